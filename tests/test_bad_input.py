@@ -253,7 +253,7 @@ def test_more_shards_than_the_nodes_may_hold_are_refused(new_node):
 
 def test_a_node_opens_more_files_than_a_shell_allows_by_default(new_node):
     """The soft limit is raised to the hard one; beyond that one, creation is refused in words."""
-    hard = 2048
+    hard = 4096
 
     def with_few_files():
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))

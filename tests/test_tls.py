@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import ssl
@@ -21,6 +22,7 @@ import elasticsearch8
 import opensearchpy
 import pytest
 import redis
+import requests
 import tls_scan
 from cluster_processes import await_true
 from conftest import Node, binary
@@ -330,6 +332,67 @@ def test_handshakes_that_stop_keep_nobody_out(node, certificates):
             pass
         it.close()
     assert redis_client(node, certificates).ping()
+
+
+def test_strangers_leave_a_node_the_files_that_it_needs(certificates, tmp_path):
+    """Half handshakes, more of them than files that the process may have open: each port has its part of these, and
+    each address its share of a port. What is acknowledged meanwhile is there."""
+    files, held = 1024, []
+    node = Node(tmp_path, [*settings(certificates), f"resp.password={PASSWORD}"])
+    node.before = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    node.start()
+    own = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (own[1], own[1]))
+
+    def strangers(count, source):
+        for number in range(count):
+            # It may be closed at once.
+            with contextlib.suppress(ConnectionError):
+                address = ("127.0.0.1", (node.http, node.port)[number % 2])
+                held.append(socket.create_connection(address, source_address=(source, 0)))
+                held[-1].sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+
+    def session():
+        it = requests.Session()
+        it.auth, it.verify = ("elastic", PASSWORD), f"{certificates.path('ca')}.crt"
+        return it
+
+    url, kept, written = f"https://localhost:{node.http}", session(), 0
+
+    def write(by, count=50):
+        nonlocal written
+        for _ in range(count):
+            written += 1
+            assert by.put(f"{url}/i/_doc/{written}", json={"n": written}).status_code == 201
+        assert len(os.listdir(f"/proc/{node.process.pid}/fd")) < files - 64
+
+    try:
+        write(kept)
+        assert "resp.max_clients is 256 rather than 10000" in node.text()
+        strangers(2 * files, "127.0.0.2")
+        write(session())
+        assert redis_client(node, certificates).ping()
+        assert "from its address have not logged in" in node.text()
+        # From so many addresses that nobody else gets in; who is in goes on.
+        for number in range(3, 9):
+            strangers(files // 4, f"127.0.0.{number}")
+        write(kept)
+        assert kept.post(f"{url}/i/_refresh").status_code == 200
+        assert kept.get(f"{url}/i/_count").json()["count"] == written
+    finally:
+        for it in held:
+            it.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, own)
+    with pytest.raises(redis.ResponseError, match="try with 256"):
+        redis_client(node, certificates).config_set("maxclients", 257)
+
+    def is_let_in():
+        with contextlib.suppress(requests.ConnectionError):
+            return session().get(f"{url}/i/_count").json()["count"] == written
+
+    await_true("others get in", is_let_in, STRANGER_SECONDS)
+    assert "Too many open files" not in node.text()
+    assert node.terminate() == 0
 
 
 def test_certificates_are_replaced_under_load(tmp_path):

@@ -7,15 +7,18 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// The pause after the system refused to hand one over, mostly for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How often that is logged while it lasts.
+const SAY_PAUSE: Duration = Duration::from_secs(1);
 /// Whoever says nothing for this long is asked by the system whether it is still there: Redis' time.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(300);
 
 /// Who connects next. `whose` says what connections these are, in messages.
 pub(crate) async fn next(listener: &TcpListener, whose: &str) -> (TcpStream, SocketAddr) {
+    let mut said: Option<Instant> = None;
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => match set_options(&stream) {
@@ -23,7 +26,10 @@ pub(crate) async fn next(listener: &TcpListener, whose: &str) -> (TcpStream, Soc
                 Err(error) => tracing::debug!(%remote, %error, whose, "lost before it began"),
             },
             Err(error) => {
-                tracing::warn!(%error, whose, "a connection could not be accepted");
+                if said.is_none_or(|at| at.elapsed() >= SAY_PAUSE) {
+                    said = Some(Instant::now());
+                    tracing::warn!(%error, whose, "a connection could not be accepted");
+                }
                 sleep(PAUSE).await;
             }
         }

@@ -1,5 +1,5 @@
-//! The connections that are open: what CLIENT LIST shows of each, how many there may be, and how
-//! one is told to end. It does not serve them.
+//! The connections of RESP that are open: what CLIENT LIST shows of each, and how one is told to end. It does
+//! not serve them.
 
 use std::{
     collections::BTreeMap,
@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::commands;
+use crate::places::{NoPlace, Place, Places};
 use crate::security::user::DEFAULT;
 
 /// The longest name of a connection, or of a client library, in bytes.
@@ -41,6 +42,7 @@ pub struct Client {
     command: AtomicUsize,
     killed: AtomicBool,
     kill: Notify,
+    place: Place,
 }
 
 /// What a connection calls itself.
@@ -97,6 +99,11 @@ impl Client {
     /// Changes what it calls itself.
     pub fn rename(&self, change: impl FnOnce(&mut Names)) {
         change(&mut self.names.lock());
+    }
+
+    /// Notes that it is no stranger: it has logged in, or need not.
+    pub fn know(&self) {
+        self.place.know();
     }
 
     /// Tells its task to end; a batch that is running is answered first.
@@ -170,7 +177,7 @@ struct Pause {
 pub struct Clients {
     open: Mutex<BTreeMap<u64, Arc<Client>>>,
     next: AtomicU64,
-    count_max: AtomicUsize,
+    places: Arc<Places>,
     /// Connections taken since the start.
     pub accepted: AtomicU64,
     /// Connections refused because there were too many.
@@ -179,13 +186,13 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// No connections yet, `count_max` at most.
+    /// No connections yet, as many at most as there are places.
     #[must_use]
-    pub fn new(count_max: usize) -> Self {
+    pub(crate) fn new(places: Arc<Places>) -> Self {
         Self {
             open: Mutex::default(),
             next: AtomicU64::new(1),
-            count_max: AtomicUsize::new(count_max),
+            places,
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             pause: Pause::default(),
@@ -240,13 +247,15 @@ impl Clients {
         }
     }
 
-    /// Takes a connection in; none where there are too many.
-    pub fn add(&self, remote: SocketAddr, local: SocketAddr) -> Option<Arc<Client>> {
-        let mut open = self.open.lock();
-        if open.len() >= self.count_max.load(Relaxed) {
+    /// Takes a connection in.
+    pub(crate) fn add(
+        &self,
+        remote: SocketAddr,
+        local: SocketAddr,
+    ) -> Result<Arc<Client>, NoPlace> {
+        let place = self.places.take(remote.ip()).inspect_err(|_| {
             self.refused.fetch_add(1, Relaxed);
-            return None;
-        }
+        })?;
         self.accepted.fetch_add(1, Relaxed);
         let client = Arc::new(Client {
             id: self.next.fetch_add(1, Relaxed),
@@ -261,9 +270,10 @@ impl Clients {
             command: AtomicUsize::new(0),
             killed: AtomicBool::new(false),
             kill: Notify::new(),
+            place,
         });
-        open.insert(client.id, Arc::clone(&client));
-        Some(client)
+        self.open.lock().insert(client.id, Arc::clone(&client));
+        Ok(client)
     }
 
     /// Forgets a connection that ended.
@@ -286,11 +296,11 @@ impl Clients {
     /// How many there may be.
     #[must_use]
     pub fn count_max(&self) -> usize {
-        self.count_max.load(Relaxed)
+        self.places.max()
     }
 
     /// Changes how many there may be; those that are open stay.
     pub fn set_count_max(&self, count_max: usize) {
-        self.count_max.store(count_max, Relaxed);
+        self.places.set_max(count_max);
     }
 }

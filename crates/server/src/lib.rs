@@ -25,6 +25,7 @@ pub mod listen;
 pub mod logins;
 pub mod metrics;
 pub mod node;
+mod places;
 pub mod process;
 pub mod remote;
 pub mod resp;

@@ -144,7 +144,7 @@ impl Book {
 }
 
 /// Whose an address is: of version 6 one network has 2^64 of them.
-fn owner(address: IpAddr) -> IpAddr {
+pub(crate) fn owner(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = address.to_bits() >> 64 << 64;

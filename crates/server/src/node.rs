@@ -18,6 +18,7 @@ use crate::{
     clients::Clients,
     logins::Logins,
     metrics::Metrics,
+    places,
     rest::body::InFlight,
     security::{
         Security,
@@ -84,7 +85,7 @@ impl Shared {
             resp_port,
             security,
             logins: Logins::default(),
-            clients: Clients::new(settings.max_clients),
+            clients: Clients::new(places::of_clients("resp.max_clients", settings.max_clients)),
             in_flight: Arc::new(InFlight::new(settings.http_in_flight_bytes)),
             settings,
             usage: Usage::default(),

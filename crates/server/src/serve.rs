@@ -156,7 +156,7 @@ async fn run(mut settings: Settings) -> Result<End, ServeError> {
     let resp_door = door("resp.address", settings.resp_tls.as_ref(), Rules::Resp, &time)?;
     let node_tls = settings.rpc_tls.clone();
     let node_tls = node_tls.map(|tls| NodeDoors::new(tls, &settings, &time)).transpose()?;
-    let certificates: Vec<_> = [http_door.watched(), resp_door.watched()]
+    let certificates: Arc<[_]> = [http_door.watched(), resp_door.watched()]
         .into_iter()
         .chain(node_tls.as_ref().map(|it| it.door.watched()))
         .chain(remote.as_ref().map(|it| Some(Arc::clone(&it.tls))))
@@ -475,7 +475,7 @@ fn welcome(
 ) -> io::Result<()> {
     let local = stream.local_addr()?;
     match shared.clients.add(remote, local) {
-        Some(client) => {
+        Ok(client) => {
             let (owner, taken, door) = (Arc::clone(shared), Arc::clone(&client), Arc::clone(door));
             let serve = move |stream| async move {
                 let passed = tokio::select! {
@@ -489,7 +489,8 @@ fn welcome(
             };
             workers.serve(stream, serve).inspect_err(|_| shared.clients.remove(&client))?;
         }
-        None => {
+        Err(why) => {
+            tracing::debug!(%remote, %why, "connection refused (resp.max_clients)");
             // The socket is new, so these few bytes fit; if not, the client sees the end alone, as it does
             // where it speaks TLS.
             if !door.is_tls() {
@@ -515,7 +516,7 @@ async fn take_reset(shared: &Shared) {
 }
 
 /// What has to be done every second.
-async fn tick(shared: Arc<Shared>, certificates: Vec<Arc<Watched<ServerConfig>>>) {
+async fn tick(shared: Arc<Shared>, certificates: Arc<[Arc<Watched<ServerConfig>>]>) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut commands, mut at) = (shared.usage.total(), Instant::now());
@@ -524,7 +525,12 @@ async fn tick(shared: Arc<Shared>, certificates: Vec<Arc<Watched<ServerConfig>>>
         second.tick().await;
         take_reset(&shared).await;
         // Whoever replaces files is told what came of it before somebody connects.
-        certificates.iter().for_each(|it| drop(it.get()));
+        let watched = Arc::clone(&certificates);
+        let read =
+            tokio::task::spawn_blocking(move || watched.iter().for_each(|it| drop(it.get())));
+        if let Err(error) = read.await {
+            tracing::error!(%error, "certificates are not looked at");
+        }
         shared.metrics.run_upkeep();
         let store = shared.coordinator.statistics().store;
         tell_native((store.block_cache_bytes + store.write_buffer_bytes) as u64);

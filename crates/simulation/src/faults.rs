@@ -177,25 +177,31 @@ impl Faults {
         self
     }
 
-    /// Whether a clock is wrong while fewer than two others are there and right: which one is, nobody can say then.
+    /// Whether a clock is wrong while nobody can say which is: no other is there that is right, or as many are wrong
+    /// as are right. One alone that is wrong stepped, and is in doubt beside one that did not.
     #[must_use]
     pub fn leave_clocks_undecided(&self, machines: usize) -> bool {
         let is_beside = |due: &Due, other: &Due| {
-            other.at < due.at + due.lasts + CLOCK_SETTLES && due.at < other.at + other.lasts
+            other.at < due.at + due.lasts + CLOCK_SETTLES
+                && due.at < other.at + other.lasts + CLOCK_SETTLES
         };
         self.due.iter().any(|due| {
-            let Fault::Clock { machine: wrong, .. } = due.fault else { return false };
-            let beside = self.due.iter().filter(|other| is_beside(due, other));
-            let missing: BTreeSet<usize> = beside
-                .filter_map(|other| match other.fault {
-                    Fault::Clock { machine, .. }
-                    | Fault::Kill { machine, .. }
-                    | Fault::Freeze { machine } => Some(machine),
-                    _ => None,
-                })
-                .filter(|machine| *machine != wrong)
-                .collect();
-            machines < missing.len() + 3
+            let Fault::Clock { machine: first, .. } = due.fault else { return false };
+            let beside = || self.due.iter().filter(|other| is_beside(due, other));
+            let of = |machine: fn(&Fault) -> Option<usize>| -> BTreeSet<usize> {
+                beside().filter_map(|other| machine(&other.fault)).collect()
+            };
+            let wrong = of(|fault| match fault {
+                Fault::Clock { machine, .. } => Some(*machine),
+                _ => None,
+            });
+            let missing = of(|fault| match fault {
+                Fault::Kill { machine, .. } | Fault::Freeze { machine } => Some(*machine),
+                _ => None,
+            });
+            debug_assert!(wrong.contains(&first));
+            let right = machines - wrong.union(&missing).count();
+            right < wrong.len() || right == 0
         })
     }
 

@@ -80,7 +80,7 @@ pub(crate) struct Indexer {
     store: Store,
     metadata: RwLock<Arc<IndexMetadata>>,
     /// One refresh at a time.
-    work: Mutex<Option<Work>>,
+    work: Mutex<Held>,
     view: RwLock<Option<Arc<PartitionView>>>,
     /// The position of the last view: who waits for a refresh waits for it to pass theirs.
     refreshed: watch::Sender<u64>,
@@ -110,6 +110,15 @@ pub(crate) struct Counters {
     pub query_us: AtomicU64,
     pub fetches: AtomicU64,
     pub fetch_us: AtomicU64,
+}
+
+/// What an indexer has of its index.
+enum Held {
+    Open(Work),
+    /// It broke off in the middle and could not be opened anew: what it has of the last touches is
+    /// not known. It is opened before anything else.
+    Unopened,
+    Closed,
 }
 
 struct Work {
@@ -159,7 +168,7 @@ impl Indexer {
             dir: dir.to_owned(),
             store: store.clone(),
             metadata: RwLock::new(Arc::clone(metadata)),
-            work: Mutex::new(Some(work)),
+            work: Mutex::new(Held::Open(work)),
             view: RwLock::new(None),
             refreshed: watch::Sender::new(0),
             is_behind: AtomicBool::new(true),
@@ -198,8 +207,8 @@ impl Indexer {
     pub(crate) fn refresh(&self) -> Result<Arc<PartitionView>, Error> {
         // Whoever asks for it, the view is everyone's.
         let _index = enter(&INDEX);
-        let mut work = self.work.lock();
-        let Some(work) = work.as_mut() else {
+        let mut held = self.work.lock();
+        let Some(work) = self.opened(&mut held)? else {
             return Err(Error::invalid("index_closed_exception", "closed"));
         };
         let began = self.now();
@@ -211,21 +220,21 @@ impl Indexer {
                 if let Fault::Mapping { .. } = fault {
                     return Err(fault.error());
                 }
-                return Err(self.recover(work, fault));
+                return Err(self.recover(&mut held, fault));
             }
         };
         count(&self.counters.refreshes, &self.counters.refresh_us, self.now() - began);
         if work.unpersisted >= PERSIST_DOCUMENTS
             || (work.unpersisted > 0 && self.now() - work.persisted_at >= PERSIST_INTERVAL)
         {
-            self.persist_now(work).map_err(|fault| self.recover(work, fault))?;
+            self.persist_now(work).map_err(|fault| self.recover(&mut held, fault))?;
         }
         Ok(view)
     }
 
     /// Brings the index back to where it was durable last, or to nothing where its files are
     /// damaged: the next refresh goes on from there. Says what was wrong.
-    fn recover(&self, work: &mut Work, fault: Fault) -> Error {
+    fn recover(&self, held: &mut Held, fault: Fault) -> Error {
         let error = fault.error();
         tracing::error!(partition = %self.partition, %error, "the index is opened anew");
         if let Fault::Store(fault) = &fault {
@@ -242,13 +251,24 @@ impl Indexer {
             self.view.write().take();
             self.is_behind.store(true, Ordering::Release);
         }
-        match Work::open(&self.world, &self.dir, &self.metadata.read()) {
-            Ok((opened, _)) => *work = opened,
-            Err(error) => {
-                tracing::error!(partition = %self.partition, %error, "the index cannot be opened");
-            }
+        // What broke off has some of the touches: it is used no more, opened or not.
+        *held = Held::Unopened;
+        if let Err(error) = self.opened(held) {
+            tracing::error!(partition = %self.partition, %error, "the index cannot be opened");
         }
         error
+    }
+
+    /// The index, opened where it could not be before; `None` where it is closed.
+    fn opened<'a>(&self, held: &'a mut Held) -> Result<Option<&'a mut Work>, Error> {
+        if let Held::Unopened = held {
+            let (opened, damage) = Work::open(&self.world, &self.dir, &self.metadata.read())?;
+            if damage.is_some() {
+                *self.rebuilding.lock() = damage;
+            }
+            *held = Held::Open(opened);
+        }
+        Ok(held.open())
     }
 
     fn refresh_now(&self, work: &mut Work) -> Result<Arc<PartitionView>, Fault> {
@@ -305,7 +325,7 @@ impl Indexer {
     /// Checks the durable files by their checksums; `pace` is given the bytes of each block and says
     /// whether to go on. One that is damaged has the index built anew from the rows. Blocks.
     pub(crate) fn check_files(&self, pace: &mut dyn FnMut(u64) -> bool) {
-        let checker = self.work.lock().as_ref().map(|work| work.index.checker());
+        let checker = self.work.lock().open().map(|work| work.index.checker());
         let Some(checker) = checker else { return };
         for file in checker.files() {
             match checker.check(&file, pace) {
@@ -313,10 +333,9 @@ impl Indexer {
                 Ok(false) => return,
                 Err(error @ IndexError::Corrupt(_)) => {
                     // Files of an index that was replaced meanwhile are gone: that is no damage.
-                    if let Some(work) = self.work.lock().as_mut()
-                        && work.index.owns(&checker)
-                    {
-                        self.recover(work, Fault::Index(error));
+                    let mut held = self.work.lock();
+                    if held.open().is_some_and(|work| work.index.owns(&checker)) {
+                        self.recover(&mut held, Fault::Index(error));
                     }
                     return;
                 }
@@ -423,10 +442,9 @@ impl Indexer {
 
     /// Makes what the last refresh saw durable. Blocks.
     pub(crate) fn persist(&self) -> Result<(), Error> {
-        match self.work.lock().as_mut() {
-            Some(work) => self.persist_now(work).map_err(|fault| self.recover(work, fault)),
-            None => Ok(()),
-        }
+        let mut held = self.work.lock();
+        let Some(work) = self.opened(&mut held)? else { return Ok(()) };
+        self.persist_now(work).map_err(|fault| self.recover(&mut held, fault))
     }
 
     fn persist_now(&self, work: &mut Work) -> Result<(), Fault> {
@@ -439,12 +457,13 @@ impl Indexer {
         Ok(())
     }
 
-    fn link_now(&self, work: &mut Work, dir: &Path) -> Option<Lsn> {
+    fn link_now(&self, held: &mut Held, dir: &Path) -> Option<Lsn> {
+        let work = self.opened(held).ok()??;
         if work.must_rebuild || self.rebuilding().is_some() {
             return None;
         }
         if let Err(fault) = self.persist_now(work) {
-            self.recover(work, fault);
+            self.recover(held, fault);
             return None;
         }
         if let Err(error) = work.index.link(dir) {
@@ -458,14 +477,14 @@ impl Indexer {
     /// Gives the memory for new documents back where none came for a while, and makes durable what
     /// is not yet. Blocks, but not behind a refresh.
     pub(crate) fn rest(&self) {
-        let Some(mut work) = self.work.try_lock() else { return };
-        let Some(work) = work.as_mut() else { return };
+        let Some(mut held) = self.work.try_lock() else { return };
+        let Some(work) = held.open() else { return };
         if self.now() - work.refreshed_at < REST_AFTER {
             return;
         }
         if work.unpersisted > 0 && self.now() - work.persisted_at >= PERSIST_INTERVAL {
             if let Err(fault) = self.persist_now(work) {
-                self.recover(work, fault);
+                self.recover(&mut held, fault);
             }
         } else if work.unpersisted == 0 {
             work.index.release();
@@ -475,13 +494,9 @@ impl Indexer {
     /// Merges segments until there are no more than `segments_max`. Blocks.
     pub(crate) fn force_merge(&self, segments_max: usize) -> Result<(), Error> {
         self.refresh()?;
-        match self.work.lock().as_mut() {
-            Some(work) => {
-                let merged = self.merge_now(work, segments_max);
-                merged.map_err(|fault| self.recover(work, fault))
-            }
-            None => Ok(()),
-        }
+        let mut held = self.work.lock();
+        let Some(work) = self.opened(&mut held)? else { return Ok(()) };
+        self.merge_now(work, segments_max).map_err(|fault| self.recover(&mut held, fault))
     }
 
     fn merge_now(&self, work: &mut Work, segments_max: usize) -> Result<(), Fault> {
@@ -498,8 +513,7 @@ impl Indexer {
 
     pub(crate) fn statistics(&self) -> Option<plimsoll_index::partition::IndexStatistics> {
         // A refresh may hold it for long; its figures are then those of the moment after.
-        let work = self.work.lock();
-        let mut statistics = work.as_ref()?.index.statistics();
+        let mut statistics = self.work.lock().open()?.index.statistics();
         let refresh_us = self.counters.refresh_us.load(Ordering::Relaxed);
         statistics.refresh_time = Duration::from_micros(refresh_us);
         Some(statistics)
@@ -552,8 +566,8 @@ impl DocumentsIndex for Indexer {
     // It is of no use elsewhere where it is closed, or being built, or cannot be made durable now.
     fn checkpoint(&self, dir: &Path, rows: &mut dyn FnMut()) -> Option<Lsn> {
         let _index = enter(&INDEX);
-        let mut work = self.work.lock();
-        let linked = work.as_mut().and_then(|work| self.link_now(work, dir));
+        let mut held = self.work.lock();
+        let linked = self.link_now(&mut held, dir);
         // Under the lock: a later persist would have the rows forget touches that the linked files
         // lack.
         rows();
@@ -565,11 +579,11 @@ impl DocumentsIndex for Indexer {
         if let Err(error) = refreshed {
             tracing::warn!(partition = %self.partition, %error, "the index is behind its rows");
         }
-        self.work.lock().take();
+        *self.work.lock() = Held::Closed;
     }
 
     fn delete(&self) {
-        self.work.lock().take();
+        *self.work.lock() = Held::Closed;
         self.view.write().take();
     }
 }
@@ -578,6 +592,15 @@ impl DocumentsIndex for Indexer {
 pub(crate) fn indexer_of(partition: &Partition) -> Option<&Indexer> {
     let index: &dyn Any = &**partition.index()?;
     index.downcast_ref()
+}
+
+impl Held {
+    fn open(&mut self) -> Option<&mut Work> {
+        match self {
+            Self::Open(work) => Some(work),
+            Self::Unopened | Self::Closed => None,
+        }
+    }
 }
 
 impl Work {

@@ -11,7 +11,10 @@ const MEMORY_PART: u64 = 2;
 /// The files that a copy keeps open (measured: 7 with an index and nothing in it), and those of its
 /// segments and tables while it is written to.
 const COPY_FILES: u64 = 16;
-/// The files that everything else of a node may have open.
+/// The part of the process's files that copies have, of `FILES_PARTS`: connections take the rest.
+const FILES_PART: u64 = 3;
+const FILES_PARTS: u64 = 8;
+/// The files of these that everything else of a node but its connections may have open.
 const OTHER_FILES: u64 = 256;
 
 /// What one node can hold, and what sets that.
@@ -26,8 +29,10 @@ pub(crate) struct Capacity {
 pub(crate) fn capacity(set: u64, memory_bytes: u64, files: u64) -> Capacity {
     let of_memory =
         if memory_bytes == 0 { u64::MAX } else { memory_bytes / MEMORY_PART / COPY_BYTES };
-    let of_files =
-        if files == 0 { u64::MAX } else { files.saturating_sub(OTHER_FILES) / COPY_FILES };
+    let of_files = match files {
+        0 => u64::MAX,
+        files => (files / FILES_PARTS * FILES_PART).saturating_sub(OTHER_FILES) / COPY_FILES,
+    };
     let bounds = [
         (set, "cluster.max_shards_per_node"),
         (of_memory, "the memory of a node"),
@@ -40,8 +45,10 @@ pub(crate) fn capacity(set: u64, memory_bytes: u64, files: u64) -> Capacity {
     })
 }
 
-/// How many files this process may have open; 0 where that is not known.
-pub(crate) fn files_max() -> u64 {
+/// How many files this process may have open; 0 where that is not known. A node that is opened has
+/// raised it as far as the system lets it.
+#[must_use]
+pub fn files_max() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(0)
 }
 
@@ -67,7 +74,8 @@ mod tests {
         };
         assert_eq!(of(1_000, 64 << 30, 1 << 20), (1_000, "cluster.max_shards_per_node"));
         assert_eq!(of(1_000, 1 << 30, 1 << 20), (512, "the memory of a node"));
-        assert_eq!(of(1_000, 64 << 30, 1_024).0, 48);
+        assert_eq!(of(1_000, 64 << 30, 1_024).0, 8);
+        assert_eq!(of(10_000, 64 << 30, 1 << 19).0, 10_000);
         assert_eq!(of(1_000, 64 << 30, 100).0, 0);
         assert_eq!(of(1_000, 0, 0).0, 1_000, "what is not known does not count");
     }

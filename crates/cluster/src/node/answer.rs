@@ -76,7 +76,10 @@ impl Coordinator {
         }
         match envelope.question {
             Question::Probe => Ok(Reply::Done),
-            Question::Clock => Ok(Reply::Clock { now_ms: shared.world.time.wall_ms() }),
+            Question::Clock => Ok(match shared.replication.clock.told() {
+                (now_ms, false) => Reply::Clock { now_ms },
+                (now_ms, true) => Reply::DoubtfulClock { now_ms },
+            }),
             Question::Positions => {
                 // Of a group that is not read here nothing is known that is worth saying.
                 let read = shared

@@ -333,6 +333,10 @@ pub(crate) enum Reply {
         file_checksum: Option<u64>,
         checksum: u64,
     },
+    /// As [`Self::Clock`], of a node that doubts it. One that does not know this reply hears nothing.
+    DoubtfulClock {
+        now_ms: u64,
+    },
 }
 
 /// Why a question was not answered.

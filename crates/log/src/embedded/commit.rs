@@ -1,8 +1,8 @@
 //! The commit thread: takes what waits in the queue, of all groups, gives each append the next
 //! position of its group, writes one batch, syncs once, publishes, and tells the outcomes.
 //!
-//! After a failed sync, or a failed write of another kind than a full disk, nothing more is
-//! appended until the log is opened anew.
+//! After a failed sync, or a failed write of another kind than a full disk or too many open files,
+//! nothing more is appended until the log is opened anew.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use super::queue::{Pending, Work};
 use super::store::{Batch, WriteError};
 use crate::{AppendError, GroupId, Lsn};
 
-/// After a write that found the disk full, appends are refused for this long without trying.
+/// After a write that found no room, appends are refused for this long without trying.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
 /// An append that is over, and what is told to who asked for it.
@@ -30,9 +30,9 @@ pub(super) struct Committer {
     last: Vec<Lsn>,
     /// The last sequence given.
     sequence: u64,
-    /// Since when the disk is full, and what was said.
+    /// When a write found no room, on the disk or among the open files, and what was said.
     full: Option<(Instant, String)>,
-    /// Whether the last append found the disk full: it is logged once.
+    /// Whether the last append found none: it is logged once.
     was_full: bool,
 }
 
@@ -74,15 +74,14 @@ impl Committer {
             match self.core.store.write(batch).and_then(|()| self.make_durable(appends.len())) {
                 Ok(()) => self.succeed(appends, positions),
                 Err(WriteError::NoSpace(reason)) => {
-                    let is_said = std::mem::replace(&mut self.was_full, true);
-                    if !is_said {
-                        tracing::warn!(%reason, "the disk is full, appends are refused");
-                    }
-                    let refusal = AppendError::Refused(reason.clone());
+                    let is_said = self.found_no_room("the disk is full", &reason);
                     self.core.reserve.release();
-                    self.full = Some((Instant::now(), reason));
                     self.trim_anyway(trims, is_said);
-                    self.fail(appends, &refusal)
+                    self.fail(appends, &AppendError::Refused(reason))
+                }
+                Err(WriteError::NoFile(reason)) => {
+                    self.found_no_room("too many files are open", &reason);
+                    self.fail(appends, &AppendError::Refused(reason))
                 }
                 Err(WriteError::NotWritten(reason)) => {
                     self.core.stop(&reason);
@@ -95,6 +94,16 @@ impl Committer {
             },
         );
         outcomes
+    }
+
+    /// Has appends refused for a moment; says so once, and whether it had been said.
+    fn found_no_room(&mut self, what: &str, reason: &str) -> bool {
+        let is_said = std::mem::replace(&mut self.was_full, true);
+        if !is_said {
+            tracing::warn!(%reason, "{what}, appends are refused");
+        }
+        self.full = Some((Instant::now(), reason.to_owned()));
+        is_said
     }
 
     /// Why appends of so many bytes are refused now, if they are.
@@ -157,7 +166,7 @@ impl Committer {
             return Vec::new();
         }
         if std::mem::take(&mut self.was_full) {
-            tracing::info!("the disk has room again, appends are taken");
+            tracing::info!("there is room again, appends are taken");
         }
         let oldest = appends[0].queued;
         let bytes: usize = appends.iter().map(|append| append.record.len()).sum();

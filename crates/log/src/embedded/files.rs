@@ -1,6 +1,7 @@
 //! The file system that the underlying engine works on: plain files, watched. It syncs when the
 //! engine in front says so, keeps the first failed sync instead of letting the underlying engine
-//! panic over it, counts bytes, and asks the judge of damage before recovery cuts a file.
+//! panic over it, counts bytes, and asks the judge of damage before recovery cuts a file. It begins
+//! a file only while the process may open one more besides.
 //!
 //! It knows nothing of what the files hold.
 
@@ -105,6 +106,9 @@ pub(super) struct LogFile {
     file: File,
     path: PathBuf,
     dirty: AtomicBool,
+    /// Of a file that was begun, until its first sync: the folder. The underlying engine opens it
+    /// then, and panics where the process has as many files open as it may.
+    folder: Mutex<Option<File>>,
     watch: Arc<Watch>,
 }
 
@@ -120,8 +124,13 @@ impl FileSystem for Files {
     type Writer = Cursor;
 
     fn create<P: AsRef<Path>>(&self, path: P) -> io::Result<LogFile> {
+        let path = path.as_ref();
+        let folder = path.parent().map(File::open).transpose()?;
         let mut options = OpenOptions::new();
-        self.open_with(options.read(true).write(true).create(true).truncate(false), path.as_ref())
+        let file =
+            self.open_with(options.read(true).write(true).create(true).truncate(false), path)?;
+        *file.folder.lock() = folder;
+        Ok(file)
     }
 
     fn open<P: AsRef<Path>>(&self, path: P, permission: Permission) -> io::Result<LogFile> {
@@ -152,6 +161,7 @@ impl Files {
             file: options.open(path)?,
             path: path.to_path_buf(),
             dirty: AtomicBool::new(false),
+            folder: Mutex::new(None),
             watch: Arc::clone(&self.0),
         })
     }
@@ -171,9 +181,11 @@ impl Handle for LogFile {
     }
 
     /// Called when a file is full or closed. The underlying engine panics over an error here, so
-    /// it is kept for the commit loop, which looks before it acknowledges anything.
+    /// it is kept for the commit loop, which looks before it acknowledges anything. After the first
+    /// sync of a file it opens the folder, at once.
     fn sync(&self) -> io::Result<()> {
         self.watch.note(&self.path, self.file.sync_data());
+        self.folder.lock().take();
         Ok(())
     }
 }

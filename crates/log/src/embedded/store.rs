@@ -4,6 +4,7 @@
 //! A group is one of its regions, an LSN one of its indexes, a header with its record the value
 //! of a protobuf `BytesValue`. Compression is off, so that headers stand in the files as they are.
 
+use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protobuf::well_known_types::BytesValue;
 use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize, RecoveryMode};
+use rustix::io::Errno;
 
 use super::files::{Files, Watch};
 use super::header::{HEADER_BYTES, Header};
@@ -48,8 +50,10 @@ pub(super) struct Batch {
 /// Why a batch is not in the log.
 #[derive(Debug)]
 pub(super) enum WriteError {
-    /// Nothing of it can ever be read, and the next may succeed.
+    /// Nothing of it can ever be read, and the next may succeed: the disk is full.
     NoSpace(String),
+    /// Nothing of it can ever be read, and the next may succeed: too many files are open.
+    NoFile(String),
     /// Nothing of it can ever be read, but the files are not to be trusted further.
     NotWritten(String),
     /// It may be there.
@@ -76,7 +80,7 @@ pub(super) enum EngineError {
     Failed(#[from] raft_engine::Error),
     /// There is no room for its next file.
     #[error("no room for its next file: {0}")]
-    NoRoom(#[from] std::io::Error),
+    NoRoom(#[from] io::Error),
     /// It ended in another way.
     #[error("the underlying engine panicked: {0}")]
     Panicked(String),
@@ -243,21 +247,24 @@ fn region(group: GroupId) -> u64 {
 /// A failed write was taken back by the underlying engine, and what a failed write leaves behind
 /// is never a whole batch; so it is not in the log, whatever the reason.
 fn write_error(error: &raft_engine::Error) -> WriteError {
-    let full = match error {
-        raft_engine::Error::Io(error) => matches!(
-            error.kind(),
-            std::io::ErrorKind::StorageFull
-                | std::io::ErrorKind::QuotaExceeded
-                | std::io::ErrorKind::FileTooLarge
-        ),
-        raft_engine::Error::TryAgain(_) => true,
-        _ => false,
-    };
-    if full {
-        WriteError::NoSpace(error.to_string())
-    } else {
-        WriteError::NotWritten(error.to_string())
+    let reason = error.to_string();
+    match error {
+        raft_engine::Error::TryAgain(_) => WriteError::NoSpace(reason),
+        raft_engine::Error::Io(error) => match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                WriteError::NoSpace(reason)
+            }
+            _ if is_out_of_files(error) => WriteError::NoFile(reason),
+            _ => WriteError::NotWritten(reason),
+        },
+        _ => WriteError::NotWritten(reason),
     }
+}
+
+/// Whether the process, or the machine, has as many files open as it may.
+fn is_out_of_files(error: &io::Error) -> bool {
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(number, Some(Errno::MFILE | Errno::NFILE))
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> EngineError {

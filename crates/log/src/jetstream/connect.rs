@@ -34,14 +34,13 @@ pub(super) async fn connect(address: &Address, deadline: Instant) -> Result<Clie
             Err(error) => {
                 use async_nats::ConnectErrorKind::{Authentication, AuthorizationViolation};
                 let is_final = matches!(error.kind(), Authentication | AuthorizationViolation);
+                let hint = hint(&error.to_string());
                 if is_final || Instant::now() >= deadline {
-                    let hint = hint(&error.to_string());
                     let why = format!("cannot connect to {address}: {error}{hint}");
                     return Err(LogError::Failed(why));
                 }
                 // Most start at the same time as their servers: said once, so that who waits knows what for.
                 if !std::mem::replace(&mut is_said, true) {
-                    let hint = hint(&error.to_string());
                     tracing::warn!(%address, "no log server answers yet: {error}{hint}");
                 }
             }
@@ -54,6 +53,8 @@ pub(super) async fn connect(address: &Address, deadline: Instant) -> Result<Clie
 fn hint(error: &str) -> &'static str {
     if error.contains("CertificateRequired") {
         " (the servers ask for a certificate: log.tls.certificate and log.tls.key)"
+    } else if error.contains("KeyMismatch") {
+        " (log.tls.key does not belong to log.tls.certificate)"
     } else if error.contains("invalid peer certificate") {
         " (who may have signed theirs says log.tls.certificate_authorities)"
     } else {

@@ -4,6 +4,7 @@
 //! A key is written for its owner alone (0600), and a file that is there is kept unless `--force`
 //! is given. Each file appears whole: it is written beside its place and moved there.
 
+use std::fmt::Write as _;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -14,7 +15,9 @@ use std::time::SystemTime;
 use clap::{Args, Subcommand};
 use time::OffsetDateTime;
 
-use super::{Authority, CA_DAYS, DAYS_MAX, Hosts, LEAF_DAYS, Made, MakeError, Purpose, make_ca};
+use super::{
+    Authority, CA_DAYS, DAYS_MAX, Hosts, LEAF_DAYS, Made, MakeError, Purpose, host_names, make_ca,
+};
 
 /// The name of an authority unless told otherwise.
 const CA_NAME: &str = "Plimsoll CA";
@@ -310,16 +313,21 @@ impl Files {
     fn write(&self, made: &Made) -> Result<String, CommandError> {
         fs::create_dir_all(&self.folder)
             .map_err(|error| CommandError::file(&self.folder, error))?;
+        let before = host_names(&fs::read_to_string(&self.certificate).unwrap_or_default());
         // The key first: a certificate alone is of no use to anyone.
         self.place(&self.key, &made.key, KEY_MODE)?;
         self.place(&self.certificate, &made.certificate, CERTIFICATE_MODE)?;
-        Ok(format!(
+        let mut said = format!(
             "{}\n{}\nvalid until {}\nsha256 {}\n",
             self.certificate.display(),
             self.key.display(),
             OffsetDateTime::from(made.until).date(),
             made.fingerprint()
-        ))
+        );
+        for name in before.difference(&host_names(&made.certificate)) {
+            let _ = writeln!(said, "no longer for {name}: the one before was");
+        }
+        Ok(said)
     }
 
     fn place(&self, path: &Path, text: &str, mode: u32) -> Result<(), CommandError> {

@@ -8,6 +8,7 @@
 pub mod command;
 
 use std::{
+    collections::BTreeSet,
     net::IpAddr,
     time::{Duration, SystemTime},
 };
@@ -20,7 +21,7 @@ use rcgen::{
 use ring::digest::{SHA256, digest};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use time::OffsetDateTime;
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 /// How long an authority holds unless told otherwise.
 pub const CA_DAYS: u32 = 3650;
@@ -67,6 +68,24 @@ impl Made {
         let digest = digest(&SHA256, der.as_deref().unwrap_or_default());
         digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
+}
+
+/// The names of hosts and the addresses in a certificate in PEM; none where it is damaged.
+fn host_names(certificate: &str) -> BTreeSet<String> {
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes());
+    let der = der.as_deref().unwrap_or_default();
+    let parsed = X509Certificate::from_der(der).map(|(_, parsed)| parsed).ok();
+    let names = parsed.as_ref().and_then(|it| it.subject_alternative_name().ok().flatten());
+    let names = names.map(|it| it.value.general_names.as_slice()).unwrap_or_default();
+    let name = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => <[u8; 4]>::try_from(*bytes)
+            .map(|it| IpAddr::from(it).to_string())
+            .or_else(|_| <[u8; 16]>::try_from(*bytes).map(|it| IpAddr::from(it).to_string()))
+            .ok(),
+        _ => None,
+    };
+    names.iter().filter_map(name).collect()
 }
 
 /// What a certificate is for.

@@ -60,6 +60,14 @@ fn files_are_for_their_owner_and_are_not_overwritten() {
     run(&[&node[..], &["--force"]].concat()).unwrap();
     assert_ne!(std::fs::read(path("n.key")).unwrap(), old);
     assert_eq!(path("n.key").metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    // Names that the new one lacks are said: clients that use them will not connect.
+    let other =
+        ["node", "--ca", &dir, "--out", &dir, "--name", "n", "--dns", "n.example", "--force"];
+    assert!(run(&other).unwrap().contains("no longer for 127.0.0.1"));
+    let both = run(&[&other[..], &["--ip", "::1", "--ip", "10.0.0.1"]].concat()).unwrap();
+    assert!(!both.contains("no longer"), "{both}");
+    let said = run(&other).unwrap();
+    assert!(said.contains("no longer for ::1") && said.contains("for 10.0.0.1"), "{said}");
 }
 
 #[test]

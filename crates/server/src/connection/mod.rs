@@ -174,6 +174,7 @@ impl Connection {
     /// Whether it has taken too long to log in.
     fn is_late(&mut self) -> bool {
         if self.state.is_authenticated() {
+            self.state.client.know();
             self.stranger_since = None;
             return false;
         }

@@ -15,7 +15,7 @@ use crate::{
     security::{
         Security,
         acl::{self, Acl},
-        audit::{Event, What, is_refusal},
+        audit::{Event, What},
         changes::ChangeError,
         faults::Fault,
         role::check_name,
@@ -288,7 +288,7 @@ fn log(security: &Security, argv: &Argv) -> Result<Reply, ErrorReply> {
         Some(word) => parse_integer(word).ok_or_else(syntax_error)?,
         None => LOG_COUNT,
     };
-    let refusals = security.audit.last(usize::MAX).into_iter().filter(is_refusal);
+    let refusals = security.audit.refusals().into_iter();
     let count = usize::try_from(count).unwrap_or(0);
     let now_ms = unix_ms();
     Ok(Reply::Array(refusals.take(count).map(|event| entry(&event, now_ms)).collect()))

@@ -13,6 +13,7 @@ use crate::{
     commands,
     connection::state::ConnectionState,
     listen::{ListenError, check_exposure},
+    places::{PART_OF_CLIENTS, within_files},
     resp::Limits,
     security::user::DEFAULT,
     settings::{Durability, PASSWORD_BYTES_MAX, Settings},
@@ -27,6 +28,11 @@ enum NotSet {
     /// It is out of the range that `maxclients` has.
     #[error("argument must be between 1 and 1000000 inclusive")]
     ClientCount,
+    /// The process may not have so many files open.
+    #[error(
+        "The operating system is not able to handle the specified number of clients, try with {0}"
+    )]
+    FileLimit(usize),
     /// Without a password the ports would be open to others.
     #[error(transparent)]
     Exposed(#[from] ListenError),
@@ -117,6 +123,10 @@ const PARAMETERS: &[Parameter] = &[
             let count = parse_integer(text).and_then(|count| usize::try_from(count).ok());
             match count {
                 Some(count @ 1..=1_000_000) => {
+                    let most = within_files(count, PART_OF_CLIENTS);
+                    if count > most {
+                        return Err(NotSet::FileLimit(most));
+                    }
                     state.shared.clients.set_count_max(count);
                     Ok(())
                 }

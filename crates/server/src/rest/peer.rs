@@ -29,6 +29,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::linger::LINGER;
 use crate::node::Shared;
+use crate::places::Place;
 use crate::tls::{H2, stream::Stream};
 
 /// How long the head of a request may take.
@@ -52,12 +53,13 @@ pub struct Peer {
     /// How often bytes went through, either way.
     moves: AtomicU64,
     is_late: AtomicBool,
+    place: Place,
 }
 
 impl Peer {
     /// A peer that has said nothing yet.
     #[must_use]
-    pub fn new(address: SocketAddr) -> Self {
+    pub(crate) fn new(address: SocketAddr, place: Place) -> Self {
         Self {
             address,
             known_as: Mutex::new(None),
@@ -66,7 +68,13 @@ impl Peer {
             heads: AtomicU64::new(0),
             moves: AtomicU64::new(0),
             is_late: AtomicBool::new(false),
+            place,
         }
+    }
+
+    /// Notes that it need not show who it is.
+    pub(crate) fn let_in(&self) {
+        self.place.know();
     }
 
     /// Whether what it showed last was right.
@@ -83,6 +91,9 @@ impl Peer {
 
     /// Notes as whom it is known; none where what it showed was wrong, or was nothing.
     pub fn know(&self, name: Option<&str>) {
+        if name.is_some() {
+            self.place.know();
+        }
         let mut known_as = self.known_as.lock();
         if known_as.as_deref() != name {
             *known_as = name.map(str::to_owned);

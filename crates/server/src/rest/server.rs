@@ -120,39 +120,24 @@ async fn accept(
             accepted = accept::next(&listener, "REST") => accepted,
             _ = stopping.wait_for(|stop| *stop) => return,
         };
-        if rest.connections() >= rest.node.settings.http_max_clients {
-            if said.is_none_or(|at: Instant| at.elapsed() >= SAY_PAUSE) {
-                said = Some(Instant::now());
-                tracing::warn!(%remote, "connection refused: http.max_clients are open");
+        let place = match rest.places.take(remote.ip()) {
+            Ok(place) => place,
+            Err(why) => {
+                if said.is_none_or(|at: Instant| at.elapsed() >= SAY_PAUSE) {
+                    said = Some(Instant::now());
+                    tracing::warn!(%remote, %why, "connection refused (http.max_clients)");
+                }
+                continue;
             }
-            continue;
-        }
-        let open = Open::new(Arc::clone(&rest));
+        };
+        rest.connections_total.fetch_add(1, Relaxed);
         let (rest, door, stopping) = (Arc::clone(&rest), Arc::clone(&door), stopping.clone());
-        let peer = Arc::new(Peer::new(remote));
+        let peer = Arc::new(Peer::new(remote, place));
         tokio::spawn(async move {
             if let Err(error) = serve(stream, peer, rest, &door, stopping).await {
                 tracing::debug!(%remote, %error, "HTTP connection ended");
             }
-            drop(open);
         });
-    }
-}
-
-/// A connection that counts as open while this is there.
-struct Open(Arc<Rest>);
-
-impl Open {
-    fn new(rest: Arc<Rest>) -> Self {
-        rest.connections.fetch_add(1, Relaxed);
-        rest.connections_total.fetch_add(1, Relaxed);
-        Self(rest)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Relaxed);
     }
 }
 
@@ -171,6 +156,9 @@ async fn serve(
         _ = stopping.wait_for(|stop| *stop) => None,
     };
     let Some(stream) = passed else { return Ok(()) };
+    if rest.node.security.is_open() {
+        peer.let_in();
+    }
     if stream.protocol() == Some(H2) {
         return serve_http_2(stream, peer, rest, stopping).await;
     }

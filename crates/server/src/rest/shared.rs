@@ -1,7 +1,7 @@
 //! What all requests share: the node behind them, who it says it is, and the memory and threads that they take.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
 use plimsoll_index::Error;
 
@@ -12,6 +12,7 @@ use super::identity::Identity;
 use super::large::LargeRequests;
 use super::types::Types;
 use crate::node::Shared;
+use crate::places::{self, Places};
 use crate::remote::Remote;
 
 /// What all requests share.
@@ -34,8 +35,8 @@ pub struct Rest {
     pub remote: Arc<Remote>,
     /// Ids for documents that come without one.
     pub ids: Ids,
-    /// Connections that are open.
-    pub connections: AtomicUsize,
+    /// Of connections that are open.
+    pub(crate) places: Arc<Places>,
     /// Connections that there ever were.
     pub connections_total: AtomicU64,
 }
@@ -57,6 +58,7 @@ impl Rest {
         Ok(Self {
             large,
             types: Types::of(&node.settings),
+            places: places::of_clients("http.max_clients", node.settings.http_max_clients),
             doors: Doors::new(&node.settings),
             node,
             identity,
@@ -64,7 +66,6 @@ impl Rest {
             in_flight,
             remote,
             ids: Ids::default(),
-            connections: AtomicUsize::new(0),
             connections_total: AtomicU64::new(0),
         })
     }
@@ -72,7 +73,7 @@ impl Rest {
     /// Connections that are open.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.connections.load(Relaxed)
+        self.places.held()
     }
 }
 

@@ -17,11 +17,12 @@ use tokio::{
 use tonic::transport::server::Connected;
 
 use crate::accept;
+use crate::places::{PART_OF_NODES, within_files};
 use crate::tls::door::Door;
 use crate::tls::member::node_in;
 use crate::tls::stream as tls;
 
-/// Connections at once; one more is closed.
+/// Connections at once, where the process may have files enough open; one more is closed.
 const CONNECTIONS_MAX: usize = 1024;
 
 /// The connections of a port that came through its door. They are taken in for as long as somebody takes them
@@ -30,7 +31,8 @@ pub(super) fn incoming(
     listener: TcpListener,
     door: Door,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    let (room, door) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(door));
+    let most = within_files(CONNECTIONS_MAX, PART_OF_NODES);
+    let (room, door) = (Arc::new(Semaphore::new(most)), Arc::new(door));
     let passing = FuturesUnordered::new();
     unfold((listener, room, passing), move |(listener, room, mut passing)| {
         let door = Arc::clone(&door);
@@ -67,7 +69,7 @@ async fn accept(
         if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
             return (stream, permit);
         }
-        tracing::warn!(%remote, "a node's connection was refused: {CONNECTIONS_MAX} are open");
+        tracing::warn!(%remote, "a node's connection was refused: too many are open");
     }
 }
 

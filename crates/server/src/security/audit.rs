@@ -1,23 +1,28 @@
 //! What is noted of who came and what was changed: logins granted and refused, actions that were denied, changes of
-//! users, keys, settings and tables. The last thousand are kept in memory; all go to a file of JSON lines beside the
-//! data, which is begun anew when it is large. No secret stands in any: bodies are not noted.
+//! users, keys, settings and tables. Each of these three streams keeps its last thousand in memory and has a file of
+//! JSON lines beside the data, which is begun anew when it is large: who is refused again and again, or logs in
+//! again and again, pushes no change out. No secret stands in any: bodies are not noted.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// Events that are kept in memory.
+/// Events of a stream that are kept in memory.
 const KEPT_MAX: usize = 1000;
 /// The longest text of an event, characters: paths and names come from outside.
 const TEXT_CHARS_MAX: usize = 512;
-/// The name of the file in the data folder.
-const FILE: &str = "audit.json";
+/// The names of the streams' files in the data folder.
+const FILES: [&str; 3] = ["audit_changes.json", "audit_logins.json", "audit_refused.json"];
+/// The stream of [`What::LoginFailed`] and [`What::Denied`].
+const REFUSED: usize = 2;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +48,15 @@ impl What {
             Self::Changed => "changed",
         }
     }
+
+    /// Which of [`FILES`] has it.
+    fn stream(self) -> usize {
+        match self {
+            Self::Changed => 0,
+            Self::LoggedIn => 1,
+            Self::LoginFailed | Self::Denied => REFUSED,
+        }
+    }
 }
 
 /// One thing that happened.
@@ -62,6 +76,8 @@ pub struct Event {
     pub detail: String,
     /// How often the same came, one behind the other.
     pub count: u64,
+    /// Its place among all.
+    number: u64,
 }
 
 impl Event {
@@ -69,7 +85,7 @@ impl Event {
     #[must_use]
     pub fn new(at_ms: u64, what: What, origin: SocketAddr, texts: [&str; 3]) -> Self {
         let [user, request, detail] = texts.map(cut);
-        Self { at_ms, what, user, origin, request, detail, count: 1 }
+        Self { at_ms, what, user, origin, request, detail, count: 1, number: 0 }
     }
 
     /// Whether it is the same again.
@@ -103,11 +119,13 @@ fn cut(text: &str) -> String {
 /// Where events are noted.
 #[derive(Debug)]
 pub struct Audit {
-    book: Mutex<Book>,
+    books: [Mutex<Book>; 3],
+    events: AtomicU64,
     bytes_max: u64,
     files_max: u32,
 }
 
+/// What is noted of one stream.
 #[derive(Debug)]
 struct Book {
     kept: VecDeque<Event>,
@@ -118,21 +136,26 @@ struct Book {
 }
 
 impl Audit {
-    /// In memory, and in a file of this folder that is begun anew after so many bytes; so many older ones stay.
-    /// Without a folder in memory alone.
+    /// In memory, and in files of this folder, each of which is begun anew after so many bytes; so many older ones
+    /// of each stay. Without a folder in memory alone.
     ///
     /// # Errors
-    /// Where the file cannot be opened.
+    /// Where a file cannot be opened.
     pub fn open(folder: Option<&Path>, bytes_max: u64, files_max: u32) -> io::Result<Self> {
-        let file = folder.map(|folder| begin(&folder.join(FILE))).transpose()?;
-        let book = Book { kept: VecDeque::new(), file, has_failed: false };
-        Ok(Self { book: Mutex::new(book), bytes_max, files_max })
+        let book = |name| {
+            let file = folder.map(|folder| begin(&folder.join(name))).transpose()?;
+            io::Result::Ok(Mutex::new(Book { kept: VecDeque::new(), file, has_failed: false }))
+        };
+        let [changes, logins, refused] = FILES;
+        let books = [book(changes)?, book(logins)?, book(refused)?];
+        Ok(Self { books, events: AtomicU64::new(0), bytes_max, files_max })
     }
 
     /// Notes an event; of equal ones in a row the first, the second, the fourth and so on are written. That one
     /// cannot be written is said in the log, and ends nothing.
     pub fn note(&self, mut event: Event) {
-        let mut book = self.book.lock();
+        let mut book = self.books[event.what.stream()].lock();
+        event.number = self.events.fetch_add(1, Ordering::Relaxed);
         if let Some(last) = book.kept.back().filter(|last| last.is_like(&event)) {
             event.count = last.count + 1;
             book.kept.pop_back();
@@ -147,7 +170,7 @@ impl Audit {
         if let Err(error) = &written
             && !book.has_failed
         {
-            tracing::error!(%error, "the audit file cannot be written; events are kept in memory alone");
+            tracing::error!(%error, "a file of the audit cannot be written; events are kept in memory alone");
         }
         book.has_failed = written.is_err();
         if book.kept.len() >= KEPT_MAX {
@@ -176,22 +199,27 @@ impl Audit {
         Ok(())
     }
 
-    /// The last events, the newest first.
+    /// The last events of each stream, the newest of all first.
     #[must_use]
     pub fn last(&self, count: usize) -> Vec<Event> {
-        self.book.lock().kept.iter().rev().take(count).cloned().collect()
+        let last = |book: &Mutex<Book>| -> Vec<Event> {
+            book.lock().kept.iter().rev().take(count).cloned().collect()
+        };
+        let mut events: Vec<Event> = self.books.iter().flat_map(last).collect();
+        events.sort_by_key(|event| Reverse(event.number));
+        events
+    }
+
+    /// Who was turned away last, the newest first.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<Event> {
+        self.books[REFUSED].lock().kept.iter().rev().cloned().collect()
     }
 
     /// Forgets what is kept in memory of logins and denials, as ACL LOG RESET asks.
     pub fn forget_refusals(&self) {
-        self.book.lock().kept.retain(|event| !is_refusal(event));
+        self.books[REFUSED].lock().kept.clear();
     }
-}
-
-/// Whether somebody was turned away.
-#[must_use]
-pub fn is_refusal(event: &Event) -> bool {
-    matches!(event.what, What::LoginFailed | What::Denied)
 }
 
 fn begin(path: &Path) -> io::Result<(PathBuf, File, u64)> {
@@ -209,15 +237,11 @@ mod tests {
     use super::*;
 
     fn event(request: &str) -> Event {
-        Event {
-            at_ms: 7,
-            what: What::Denied,
-            user: "bob".to_owned(),
-            origin: SocketAddr::from(([127, 0, 0, 1], 5)),
-            request: request.to_owned(),
-            detail: String::new(),
-            count: 1,
-        }
+        of(What::Denied, request)
+    }
+
+    fn of(what: What, request: &str) -> Event {
+        Event::new(7, what, SocketAddr::from(([127, 0, 0, 1], 5)), ["bob", request, ""])
     }
 
     #[test]
@@ -232,8 +256,10 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
-        assert_eq!(names, ["audit.1.json", "audit.2.json", "audit.json"]);
-        for name in &names {
+        let refused = ["audit_refused.1.json", "audit_refused.2.json", "audit_refused.json"];
+        assert_eq!(names[..2], ["audit_changes.json", "audit_logins.json"]);
+        assert_eq!(names[2..], refused);
+        for name in &refused {
             let text = fs::read_to_string(folder.path().join(name)).unwrap();
             assert!(text.len() <= 1000);
             for line in text.lines() {
@@ -244,6 +270,28 @@ mod tests {
         assert_eq!(audit.last(2)[0].request, "GET /29");
         audit.forget_refusals();
         assert!(audit.last(10).is_empty());
+    }
+
+    #[test]
+    fn who_is_refused_pushes_no_change_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = Audit::open(Some(folder.path()), 1000, 1).unwrap();
+        audit.note(of(What::Changed, "PUT /_security/user/eve"));
+        audit.note(of(What::LoggedIn, "GET /"));
+        for number in 0..2 * KEPT_MAX {
+            audit.note(event(&number.to_string()));
+            audit.note(of(What::LoginFailed, &number.to_string()));
+        }
+        audit.note(of(What::Changed, "DELETE /_security/user/eve"));
+        let last = audit.last(2);
+        let whats: Vec<_> = last.iter().map(|event| event.what).collect();
+        let refused = [What::LoginFailed, What::Denied];
+        assert_eq!(whats, [What::Changed, refused[0], refused[1], What::LoggedIn, What::Changed]);
+        assert_eq!(audit.refusals().len(), KEPT_MAX);
+        let text = fs::read_to_string(folder.path().join("audit_changes.json")).unwrap();
+        assert!(text.contains("PUT /_security/user/eve"), "{text}");
+        audit.forget_refusals();
+        assert_eq!(audit.last(9).len(), 3);
     }
 
     #[test]

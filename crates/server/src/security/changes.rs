@@ -60,12 +60,17 @@ impl Security {
         Ok(self.passwords.prove("", &[hash.to_owned()], password).await?)
     }
 
-    /// Puts a user, or changes one: says whether it is new.
+    /// Puts a user, or changes one: says whether it is new. Not the first user, which Elasticsearch keeps apart too.
     ///
     /// # Errors
     /// See [`ChangeError`].
     pub async fn put_user(&self, name: &str, mut spec: UserSpec) -> Result<bool, ChangeError> {
         check_name("User", name)?;
+        let kept = kept_name(name);
+        if kept == DEFAULT {
+            let what = "its password and whether it is enabled may be changed";
+            return Err(Fault(format!("User [{name}] is reserved: {what}")).into());
+        }
         if let Some(hash) = &spec.password_hash {
             check_hash(hash)?;
         }
@@ -73,7 +78,6 @@ impl Security {
             Some(password) => Some(self.hash(password).await?),
             None => None,
         };
-        let kept = kept_name(name);
         self.change_user(kept, |before| {
             let is_new = before.is_none();
             Ok((Some(spec.clone().change(before, kept, hash.clone())?), is_new))

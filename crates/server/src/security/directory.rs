@@ -162,11 +162,6 @@ impl Directory {
         self.firsts.iter().find(|first| first.name == name && first.via == *via)
     }
 
-    /// The keys that open REST in the name of a user.
-    pub fn keys_of(&self, kept: &str) -> impl Iterator<Item = &Key> {
-        self.keys.values().filter(move |key| key.is_of(kept))
-    }
-
     /// Who comes by the key of this id. Whether the key holds, and was shown with its secret, is not looked at.
     #[must_use]
     pub fn of_key(&self, id: &str) -> Option<(&Key, &Arc<Principal>)> {

@@ -161,13 +161,17 @@ impl Raw {
     }
 }
 
-/// The nearest name that exists, as a question.
+/// The nearest name that exists, as a question: of the same section, where there is such a section.
 fn similar(key: &str) -> String {
-    table::SETTINGS
-        .iter()
-        .map(|definition| (strsim::damerau_levenshtein(key, definition.key), definition.key))
+    let section = key.split('.').next();
+    let is_alike = |other: &&str| other.split('.').next() == section;
+    let all = || table::SETTINGS.iter().map(|definition| definition.key);
+    let is_section = all().any(|other| is_alike(&other));
+    all()
+        .filter(|other| !is_section || is_alike(other))
+        .map(|other| (strsim::damerau_levenshtein(key, other), other))
         .min()
         .filter(|(distance, _)| *distance <= 4)
-        .map(|(_, key)| format!("; did you mean `{key}`?"))
+        .map(|(_, other)| format!("; did you mean `{other}`?"))
         .unwrap_or_default()
 }

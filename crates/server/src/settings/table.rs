@@ -194,7 +194,9 @@ pub const SETTINGS: &[Definition] = &[
         Kind::Count(1, 1_000_000),
         "10000",
         None,
-        "REST connections at once; one more is closed.",
+        "REST connections at once; one more is closed. No more than a quarter of the files that the \
+         process may have open (`ulimit -n`), and a quarter of them for one address's that have not \
+         logged in.",
     ),
     define(
         "http.compression",
@@ -452,22 +454,25 @@ pub const SETTINGS: &[Definition] = &[
         Kind::Toggle,
         "true",
         None,
-        "Whether logins, denied actions and changes are written to `audit.json` in the data folder, a line of JSON \
-         each. The last thousand are in memory in any case: GET /_plimsoll/audit, ACL LOG.",
+        "Whether changes, logins and what was refused are written to `audit_changes.json`, `audit_logins.json` and \
+         `audit_refused.json` in the data folder, a line of JSON each. The last thousand of each are in memory in \
+         any case: GET /_plimsoll/audit, ACL LOG.",
     ),
     define(
         "audit.file_size",
         Kind::Bytes(4096, 1 << 40),
         "16mb",
         None,
-        "The size after which that file is begun anew. Four older ones stay, `audit.1.json` the newest.",
+        "The size after which such a file is begun anew. Four older ones stay, as `audit_changes.1.json` the newest.",
     ),
     define(
         "resp.max_clients",
         Kind::Count(1, 1_000_000),
         "10000",
         None,
-        "Connections at once; one more is told so and closed.",
+        "Connections at once; one more is told so and closed. No more than a quarter of the files that \
+         the process may have open (`ulimit -n`), and a quarter of them for one address's that have \
+         not logged in.",
     ),
     define(
         "resp.number_of_shards",

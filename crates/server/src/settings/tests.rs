@@ -51,6 +51,12 @@ fn refusals_name_the_key() {
             "unknown setting `log.durabilty` (from --set); did you mean `log.durability`?",
         ),
         ("nonsense=1", "unknown setting `nonsense` (from --set)"),
+        // Another port has such a one.
+        ("rpc.tls.enabled=true", "unknown setting `rpc.tls.enabled` (from --set)"),
+        (
+            "rcp.tls.mode=off",
+            "unknown setting `rcp.tls.mode` (from --set); did you mean `rpc.tls.mode`?",
+        ),
         ("node.name", "setting `node.name` (from --set): lacks its value; write --set key=value"),
         (
             "log.durability=maybe",

@@ -69,11 +69,9 @@ async fn a_pass_over_files_that_were_replaced_leaves_the_new_ones_alone() {
     coordinator.shared().router.submit(&table.copies()[0], &mut session, steps).await.unwrap();
     let indexer = indexer_of(&partition).unwrap();
     let rebuild = || {
-        let mut work = indexer.work.lock();
         let damage = Fault::Index(IndexError::Corrupt("a test".to_owned()));
-        indexer.recover(work.as_mut().unwrap(), damage);
+        indexer.recover(&mut indexer.work.lock(), damage);
         assert!(indexer.rebuilding().is_some());
-        drop(work);
         indexer.refresh().unwrap();
         indexer.persist().unwrap();
     };
@@ -114,13 +112,56 @@ async fn an_index_that_is_being_built_is_not_given_to_others() {
     };
     indexer.refresh().unwrap();
     assert_eq!(linked("whole"), (true, true));
-    let mut work = indexer.work.lock();
     let damage = Fault::Index(IndexError::Corrupt("a test".to_owned()));
-    indexer.recover(work.as_mut().unwrap(), damage);
-    drop(work);
+    indexer.recover(&mut indexer.work.lock(), damage);
     assert_eq!(linked("damaged"), (false, false));
     indexer.refresh().unwrap();
     assert_eq!(linked("built"), (true, true));
     indexer.close();
     assert_eq!(linked("closed"), (false, false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_could_not_be_opened_anew_lacks_nothing_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
+    let coordinator = node.coordinator();
+    coordinator.documents().create_index("i", IndexBody::default()).await.unwrap();
+    let table = coordinator.shared().tables.by_name("i").unwrap();
+    let partition = table.copies()[0].local().unwrap();
+    let indexer = indexer_of(&partition).unwrap();
+    let mut session = coordinator.session();
+    for round in 0..3 {
+        let id = Bytes::from(round.to_string());
+        let write = stored::DocumentWrite {
+            key: id.clone(),
+            id,
+            action: stored::Action::Index(Bytes::from_static(b"{}")),
+            condition: stored::Condition::None,
+            mapping_version: table.index().unwrap().mapping_version,
+        };
+        let steps = vec![Step::Write(Operation::Document(write).encode())];
+        coordinator.shared().router.submit(&table.copies()[0], &mut session, steps).await.unwrap();
+        if round != 1 {
+            indexer.refresh().unwrap();
+            continue;
+        }
+        // No file can be written, nor opened, for a while.
+        let aside = dir.path().join("aside");
+        std::fs::rename(&indexer.dir, &aside).unwrap();
+        std::fs::write(&indexer.dir, b"").unwrap();
+        for _ in 0..2 {
+            indexer.refresh().map(drop).unwrap_err();
+            assert!(indexer.is_behind(Lsn(0)));
+        }
+        indexer.persist().unwrap_err();
+        indexer.rest();
+        assert!(indexer.statistics().is_none());
+        std::fs::remove_file(&indexer.dir).unwrap();
+        std::fs::rename(&aside, &indexer.dir).unwrap();
+    }
+    let request = plimsoll_index::search::SearchRequest::parse(&json!({})).unwrap();
+    let index = table.index().unwrap();
+    let found = coordinator.documents().count(&[index], request, Default::default()).await;
+    assert_eq!(found.unwrap().total.map(|(total, _)| total), Some(3));
 }

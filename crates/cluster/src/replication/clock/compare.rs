@@ -27,9 +27,13 @@ impl Replication {
                 async move {
                     let asked_ms = clock.time().wall_ms();
                     let answer = member.link.ask(Question::Clock, ANSWER_TIMEOUT, 0).await;
-                    if let Ok(Reply::Clock { now_ms: theirs_ms }) = answer {
-                        clock.hear(member.number, asked_ms, theirs_ms, clock.time().wall_ms());
-                    }
+                    let (theirs_ms, is_in_doubt) = match answer {
+                        Ok(Reply::Clock { now_ms }) => (now_ms, false),
+                        Ok(Reply::DoubtfulClock { now_ms }) => (now_ms, true),
+                        _ => return,
+                    };
+                    let answered_ms = clock.time().wall_ms();
+                    clock.hear(member.number, [asked_ms, theirs_ms, answered_ms], is_in_doubt);
                 }
             });
             join_all(asked).await;

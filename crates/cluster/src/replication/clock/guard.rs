@@ -111,25 +111,45 @@ impl OwnClock {
         state.fault.map_or(Ok(()), Err)
     }
 
-    /// Learns what another node's clock said between two moments of this one, ms since 1970.
-    pub(super) fn hear(&self, node: NodeId, asked_ms: u64, theirs_ms: u64, answered_ms: u64) {
+    /// What others are told: the clock, ms since 1970, and whether they should not go by it.
+    pub(crate) fn told(&self) -> (u64, bool) {
+        let mut state = self.state.lock();
+        let now_ms = self.time.wall_ms();
+        state.clocks.observe(now_ms, self.time.steady_ms());
+        (now_ms, state.clocks.is_in_doubt())
+    }
+
+    /// Learns what another node's clock said between two moments of this one, ms since 1970, and whether it is in
+    /// doubt.
+    pub(super) fn hear(
+        &self,
+        node: NodeId,
+        [asked_ms, theirs_ms, answered_ms]: [u64; 3],
+        is_in_doubt: bool,
+    ) {
         let steady_ms = self.time.steady_ms();
         let mut state = self.state.lock();
         // A step since the question would make the answer say nothing.
         state.clocks.observe(self.time.wall_ms(), steady_ms);
-        state.clocks.hear(node, [asked_ms, theirs_ms, answered_ms], steady_ms);
+        state.clocks.hear(node, [asked_ms, theirs_ms, answered_ms], is_in_doubt, steady_ms);
     }
 
     /// Judges by what was heard of those who were asked at a time of the steady clock, ms; where nobody else is
     /// there, the clock is right.
     pub(super) fn judge(&self, asked_ms: u64, is_alone: bool) {
         let mut state = self.state.lock();
-        if is_alone {
-            state.clocks = Clocks::default();
-        }
         state.clocks.observe(self.time.wall_ms(), self.time.steady_ms());
-        state.clocks.end_round(asked_ms);
-        let found = state.clocks.skew_ms(self.time.steady_ms()).map(ClockFault::Skewed);
+        if is_alone {
+            state.clocks.is_alone();
+        }
+        let steady_ms = self.time.steady_ms();
+        state.clocks.end_round(asked_ms, steady_ms);
+        let found = match state.clocks.skew_ms(steady_ms) {
+            Some(skew_ms) => Some(ClockFault::Skewed(skew_ms)),
+            // That those who contradicted it are gone does not make it right.
+            None if state.clocks.is_in_doubt() && !state.clocks.hears(steady_ms) => state.fault,
+            None => None,
+        };
         match (&found, &state.fault) {
             (Some(fault), None) => {
                 tracing::error!(%fault, allowed_ms = SKEW_MAX_MS, "the node stops serving");

@@ -13,10 +13,11 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, KEY_TIME, Refusals, Standing};
 use crate::accept;
+use crate::places::{PART_OF_CLUSTERS, within_files};
 use crate::tls::door::shake_hands;
 use crate::tls::watched::Watched;
 
-/// Connections at once; one more is closed.
+/// Connections at once, where the process may have files enough open; one more is closed.
 const CONNECTIONS_MAX: usize = 256;
 /// Those of them that have shown no key yet.
 const STRANGERS_MAX: usize = 64;
@@ -32,7 +33,7 @@ pub(super) fn incoming(
     let (ready, taken) = mpsc::channel(WAITING_MAX);
     let door = Arc::new(Door {
         tls,
-        room: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        room: Arc::new(Semaphore::new(within_files(CONNECTIONS_MAX, PART_OF_CLUSTERS))),
         strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
         refusals: Arc::default(),
     });

@@ -21,8 +21,8 @@ use crate::security::user::{DEFAULT, kept_name};
 
 /// The most ids that one request takes back.
 const IDS_MAX: usize = 1000;
-/// The most keys of one user, those included that ended within a week.
-const KEYS_OF_USER_MAX: usize = 200;
+/// The longest time after which a key ends: a hundred years.
+const EXPIRATION_MAX: Duration = Duration::from_secs(36_500 * 24 * 3600);
 /// The most bytes of a key's roles, in JSON, and of what its user has.
 const ROLES_BYTES_MAX: usize = 64 << 10;
 /// The most roles that a key is given.
@@ -53,11 +53,6 @@ pub async fn create(mut call: Call) -> Result<Answer, Error> {
     }
     let (mut spec, roles) = spec(call.json_required().await?)?;
     let directory = call.rest.node.security.directory();
-    if directory.keys_of(kept_name(&call.principal.name)).count() >= KEYS_OF_USER_MAX {
-        return Err(Error::illegal_argument(format!(
-            "a user has at most {KEYS_OF_USER_MAX} keys: those that were invalidated or expired go after a week"
-        )));
-    }
     spec.owner = Some(Owner {
         user: kept_name(&call.principal.name).to_owned(),
         user_id: call.principal.user_id.clone(),
@@ -82,9 +77,12 @@ async fn made(call: &Call, spec: KeySpec) -> Result<Answer, Error> {
         KeysError::Faults(faults) => {
             validation(&faults.iter().map(String::as_str).collect::<Vec<_>>())
         }
-        KeysError::TooMany => Error::illegal_argument(
-            "there are 1000 keys: those that were invalidated or expired go after a week",
-        ),
+        KeysError::TooMany(count) => Error::illegal_argument(format!(
+            "there are {count} keys that neither were invalidated nor have expired"
+        )),
+        KeysError::TooManyOfUser(count) => Error::illegal_argument(format!(
+            "the user has {count} keys that neither were invalidated nor have expired"
+        )),
         KeysError::Failed(error) => error,
     })?;
     let mut answer = json!({ "id": key.id, "name": key.name });
@@ -335,6 +333,11 @@ fn expiration(text: &str) -> Result<Option<u64>, Error> {
             "failed to parse setting [expiration] with value [{text}] as a time value above zero"
         ))
     })?;
+    if time > EXPIRATION_MAX {
+        return Err(Error::illegal_argument(format!(
+            "[expiration] is [{text}]: a key that ends does so within 36500d"
+        )));
+    }
     Ok(Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
 }
 
@@ -404,6 +407,7 @@ mod tests {
             (json!({ "name": 7, "access": open }), "expected a string"),
             (json!({ "name": "x", "access": open, "expiration": "soon" }), "[soon]"),
             (json!({ "name": "x", "access": open, "expiration": "0" }), "above zero"),
+            (json!({ "name": "x", "access": open, "expiration": "36501d" }), "36500d"),
             (json!({ "access": { "replication": [{ "names": ["x"], "query": {} }] } }), "[query]"),
             (json!([]), "expected an object"),
         ] {

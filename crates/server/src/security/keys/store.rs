@@ -1,8 +1,9 @@
 //! Where keys are kept and how one is found: made, listed, taken back, and checked when a follower
 //! shows its credential.
 //!
-//! Keys that ended are kept for a week, so that their users see what became of them; then they go with
-//! the next key that is made. So their number has a limit, whatever is made and taken back.
+//! Keys that ended are kept for a week, so that their users see what became of them, or until there is no room
+//! for another: those of the same user go first. So their number has a limit, whatever is made and taken back,
+//! and who makes keys that end at once keeps nobody from making one.
 
 use std::sync::Arc;
 
@@ -12,8 +13,10 @@ use serde_json::Value;
 use super::key::{Credential, DRAWN_BYTES, Key, KeySpec};
 use crate::security::store::{ATTEMPTS_MAX, Changes, KEYS, Store, others_change};
 
-/// The most keys that are kept, those that ended included.
+/// The most keys that are kept, those that ended included: of users, and of followers.
 const KEYS_MAX: usize = 1000;
+/// The most of them that one user has.
+const KEYS_OF_USER_MAX: usize = 200;
 /// The most keys that ended a week ago which go with a new one.
 const OLD_MAX: usize = 100;
 /// How long keys are kept that ended, ms. Elasticsearch's.
@@ -24,8 +27,10 @@ const ENDED_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
 pub enum KeysError {
     /// What was asked for makes no sense; each fault in words.
     Faults(Vec<String>),
-    /// There are too many.
-    TooMany,
+    /// There are so many that have not ended.
+    TooMany(usize),
+    /// Its user has so many that have not ended.
+    TooManyOfUser(usize),
     /// The metadata cannot be read or written.
     Failed(Error),
 }
@@ -120,7 +125,6 @@ impl Keys {
         if !faults.is_empty() {
             return Err(KeysError::Faults(faults));
         }
-        let is_of_user = spec.owner.is_some();
         let (key, credential) = Key::make(spec, drawn, now_ms);
         let made = put(&key)?;
         for _ in 0..ATTEMPTS_MAX {
@@ -128,13 +132,10 @@ impl Keys {
             let seen = self.store.change(KEYS)?;
             let (old, kept): (Vec<_>, Vec<_>) =
                 self.all()?.into_iter().partition(|key| is_old(key, now_ms));
-            // Those of users and those of followers have room of their own.
-            let alike = kept.iter().filter(|key| key.owner.is_some() == is_of_user);
-            if alike.count() >= KEYS_MAX {
-                return Err(KeysError::TooMany);
-            }
-            let old = old.into_iter().take(OLD_MAX).map(|key| (key.id, None));
-            let changes: Changes = old.chain([made.clone()]).collect();
+            let room = make_room(kept, &key, now_ms)?;
+            let old = old.into_iter().take(OLD_MAX).map(|key| key.id);
+            let gone = old.chain(room).map(|id| (id, None));
+            let changes: Changes = gone.chain([made.clone()]).collect();
             if self.store.put(KEYS, changes, vec![(KEYS, seen)]).await? {
                 return Ok((key, credential));
             }
@@ -204,6 +205,41 @@ fn put(key: &Key) -> Result<(String, Option<Value>), Error> {
     Ok((key.id.clone(), Some(value)))
 }
 
+/// The keys that go so that there is room for one more.
+fn make_room(kept: Vec<Key>, one: &Key, now_ms: u64) -> Result<Vec<String>, KeysError> {
+    // Those of users and those of followers have room of their own.
+    let alike = kept.into_iter().filter(|key| key.owner.is_some() == one.owner.is_some());
+    let mut alike: Vec<Key> = alike.collect();
+    // What never ends stands last.
+    alike.sort_by_key(|key| key.ended_ms(now_ms).unwrap_or(u64::MAX));
+    let mut gone = Vec::new();
+    if let Some(owner) = &one.owner {
+        let own = alike.iter().filter(|key| key.is_of(&owner.user));
+        let too_many = (own.clone().count() + 1).saturating_sub(KEYS_OF_USER_MAX);
+        gone.extend(ended(own, too_many, now_ms));
+        if gone.len() < too_many {
+            return Err(KeysError::TooManyOfUser(KEYS_OF_USER_MAX));
+        }
+    }
+    alike.retain(|key| !gone.contains(&key.id));
+    let too_many = (alike.len() + 1).saturating_sub(KEYS_MAX);
+    let of_all: Vec<String> = ended(alike.iter(), too_many, now_ms).collect();
+    if of_all.len() < too_many {
+        return Err(KeysError::TooMany(KEYS_MAX));
+    }
+    gone.extend(of_all);
+    Ok(gone)
+}
+
+/// The first `count` of some keys, as far as they have ended.
+fn ended<'a>(
+    keys: impl Iterator<Item = &'a Key>,
+    count: usize,
+    now_ms: u64,
+) -> impl Iterator<Item = String> {
+    keys.take(count).filter(move |key| key.ended_ms(now_ms).is_some()).map(|key| key.id.clone())
+}
+
 /// Whether it ended so long ago that it need not be shown any more.
 fn is_old(key: &Key, now_ms: u64) -> bool {
     let ended_ms = key.ended_ms(now_ms);
@@ -224,6 +260,7 @@ fn holding(key: Key, now_ms: u64) -> Result<Key, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::security::keys::Owner;
     use crate::security::store::in_memory::InMemory;
 
     fn keys() -> Keys {
@@ -284,12 +321,50 @@ mod tests {
             keys.make(spec("x"), &drawn(number), 10).await.unwrap();
         }
         assert!(matches!(
-            keys.make(spec("x"), &drawn(KEYS_MAX), 1010 + ENDED_KEPT_MS - 1).await,
-            Err(KeysError::TooMany)
+            keys.make(spec("x"), &drawn(KEYS_MAX), 1009).await,
+            Err(KeysError::TooMany(KEYS_MAX))
         ));
-        keys.make(spec("x"), &drawn(KEYS_MAX), 1010 + ENDED_KEPT_MS).await.unwrap();
+        // One that ended makes room, though it is not old.
+        keys.make(spec("x"), &drawn(KEYS_MAX), 1010).await.unwrap();
+        assert_eq!(keys.all().unwrap().len(), KEYS_MAX);
+        keys.make(spec("x"), &drawn(KEYS_MAX + 1), 1010 + ENDED_KEPT_MS).await.unwrap();
         assert_eq!(keys.all().unwrap().len(), KEYS_MAX - OLD_MAX + 1, "a few go at a time");
         assert!(matches!(keys.make(spec(""), &drawn(1), 10).await, Err(KeysError::Faults(_))));
+    }
+
+    #[tokio::test]
+    async fn one_user_has_not_all_of_them() {
+        let keys = keys();
+        let of = |user: &str, expires_after_ms| KeySpec {
+            owner: Some(Owner { user: user.to_owned(), ..Owner::default() }),
+            expires_after_ms,
+            ..spec("x")
+        };
+        let mut number = 0;
+        let mut make = async |spec: KeySpec, now_ms| {
+            number += 1;
+            keys.make(spec, &drawn(number), now_ms).await.map(drop)
+        };
+        make(of("bob", Some(1)), 10).await.unwrap();
+        // Those of one that end at once push out its own alone.
+        for _ in 0..2 * KEYS_OF_USER_MAX {
+            make(of("ann", Some(1)), 20).await.unwrap();
+            make(of("ann", Some(1)), 30).await.unwrap();
+        }
+        let count = |user: &str| keys.all().unwrap().iter().filter(|it| it.is_of(user)).count();
+        assert_eq!((count("bob"), count("ann")), (1, KEYS_OF_USER_MAX));
+        for _ in 0..KEYS_OF_USER_MAX {
+            make(of("ann", None), 40).await.unwrap();
+        }
+        assert!(matches!(
+            make(of("ann", None), 50).await,
+            Err(KeysError::TooManyOfUser(KEYS_OF_USER_MAX))
+        ));
+        make(of("bob", None), 50).await.unwrap();
+        let which = Which { user: Some("ann".to_owned()), ..Which::default() };
+        keys.invalidate(&which, 60).await.unwrap();
+        make(of("ann", None), 70).await.unwrap();
+        assert_eq!((count("bob"), count("ann")), (2, KEYS_OF_USER_MAX));
     }
 
     #[tokio::test]
