@@ -354,7 +354,7 @@ def test_strangers_leave_a_node_the_files_that_it_needs(certificates, tmp_path):
 
     def session():
         it = requests.Session()
-        it.auth, it.verify = ("elastic", PASSWORD), f"{certificates.path('ca')}.crt"
+        it.trust_env, it.auth, it.verify = False, ("elastic", PASSWORD), f"{certificates.path('ca')}.crt"
         return it
 
     url, kept, written = f"https://localhost:{node.http}", session(), 0
@@ -372,7 +372,7 @@ def test_strangers_leave_a_node_the_files_that_it_needs(certificates, tmp_path):
         strangers(2 * files, "127.0.0.2")
         write(session())
         assert redis_client(node, certificates).ping()
-        assert "from its address have not logged in" in node.text()
+        assert "from its address have not" in node.text()
         # From so many addresses that nobody else gets in; who is in goes on.
         for number in range(3, 9):
             strangers(files // 4, f"127.0.0.{number}")

@@ -31,7 +31,7 @@ pub(crate) enum NoPlace {
     #[error("{0} connections are open, as many as there may be")]
     Full(usize),
     /// Strangers from its address hold as many as they may.
-    #[error("{0} connections from its address have not logged in")]
+    #[error("{0} connections from its address have not said who they are")]
     Strangers(usize),
 }
 

@@ -246,10 +246,7 @@ impl Indexer {
             tracing::error!(partition = %self.partition, %error, "files cannot be removed");
         }
         if is_lost {
-            *self.rebuilding.lock() = Some(error.reason.clone());
-            // Its files are gone: what is asked next waits for the new ones, or asks another copy.
-            self.view.write().take();
-            self.is_behind.store(true, Ordering::Release);
+            self.note_lost(error.reason.clone());
         }
         // What broke off has some of the touches: it is used no more, opened or not.
         *held = Held::Unopened;
@@ -259,12 +256,19 @@ impl Indexer {
         error
     }
 
+    /// Its files are gone: what is asked next waits for the new ones, or asks another copy.
+    fn note_lost(&self, why: String) {
+        *self.rebuilding.lock() = Some(why);
+        self.view.write().take();
+        self.is_behind.store(true, Ordering::Release);
+    }
+
     /// The index, opened where it could not be before; `None` where it is closed.
     fn opened<'a>(&self, held: &'a mut Held) -> Result<Option<&'a mut Work>, Error> {
         if let Held::Unopened = held {
             let (opened, damage) = Work::open(&self.world, &self.dir, &self.metadata.read())?;
-            if damage.is_some() {
-                *self.rebuilding.lock() = damage;
+            if let Some(why) = damage {
+                self.note_lost(why);
             }
             *held = Held::Open(opened);
         }

@@ -6,24 +6,27 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _, unfold};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
 };
 use tonic::transport::server::Connected;
 
 use crate::accept;
-use crate::places::{PART_OF_NODES, within_files};
+use crate::places::{PART_OF_NODES, Place, Places, within_files};
 use crate::tls::door::Door;
 use crate::tls::member::node_in;
 use crate::tls::stream as tls;
 
 /// Connections at once, where the process may have files enough open; one more is closed.
 const CONNECTIONS_MAX: usize = 1024;
+/// How often it is logged that there are too many.
+const SAY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The connections of a port that came through its door. They are taken in for as long as somebody takes them
 /// from here.
@@ -31,19 +34,19 @@ pub(super) fn incoming(
     listener: TcpListener,
     door: Door,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    let most = within_files(CONNECTIONS_MAX, PART_OF_NODES);
-    let (room, door) = (Arc::new(Semaphore::new(most)), Arc::new(door));
+    let places = Places::new(within_files(CONNECTIONS_MAX, PART_OF_NODES));
+    let door = Arc::new(door);
     let passing = FuturesUnordered::new();
-    unfold((listener, room, passing), move |(listener, room, mut passing)| {
+    unfold((listener, places, passing), move |(listener, places, mut passing)| {
         let door = Arc::clone(&door);
         async move {
             loop {
                 tokio::select! {
-                    (stream, permit) = accept(&listener, &room) => {
-                        passing.push(pass(Arc::clone(&door), stream, permit));
+                    (stream, place) = accept(&listener, &places) => {
+                        passing.push(pass(Arc::clone(&door), stream, place));
                     }
                     Some(passed) = passing.next() => if let Some(connection) = passed {
-                        return Some((Ok(connection), (listener, room, passing)));
+                        return Some((Ok(connection), (listener, places, passing)));
                     },
                 }
             }
@@ -51,32 +54,33 @@ pub(super) fn incoming(
     })
 }
 
-async fn pass(
-    door: Arc<Door>,
-    stream: TcpStream,
-    permit: OwnedSemaphorePermit,
-) -> Option<Connection> {
+async fn pass(door: Arc<Door>, stream: TcpStream, place: Place) -> Option<Connection> {
     let stream = door.pass(stream).await?;
-    Some(Connection { stream, _permit: permit })
+    // Where there is no TLS, whoever asks shows the secret with each question.
+    place.know();
+    Some(Connection { stream, _place: place })
 }
 
-async fn accept(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> (TcpStream, OwnedSemaphorePermit) {
+async fn accept(listener: &TcpListener, places: &Arc<Places>) -> (TcpStream, Place) {
+    let mut said: Option<Instant> = None;
     loop {
         let (stream, remote) = accept::next(listener, "nodes").await;
-        if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
-            return (stream, permit);
+        match places.take(remote.ip()) {
+            Ok(place) => return (stream, place),
+            Err(why) => {
+                if said.is_none_or(|at| at.elapsed() >= SAY_PAUSE) {
+                    said = Some(Instant::now());
+                    tracing::warn!(%remote, %why, "a node's connection was refused");
+                }
+            }
         }
-        tracing::warn!(%remote, "a node's connection was refused: too many are open");
     }
 }
 
 /// A connection that counts as open while it is there.
 pub(super) struct Connection {
     stream: tls::Stream,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// How whoever asks came in.

@@ -18,6 +18,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
+use crate::places::Place;
+
 /// How long a connection may take to show a key that holds, the handshake of TLS included.
 pub(super) const KEY_TIME: Duration = Duration::from_secs(10);
 /// How long it may be there without a question. A follower that lives asks every few seconds.
@@ -48,7 +50,7 @@ struct PeerConnection {
     remote: SocketAddr,
     started: Instant,
     /// There until a key was shown: strangers are fewer than connections.
-    stranger: Mutex<Option<OwnedSemaphorePermit>>,
+    stranger: Mutex<Option<Place>>,
     /// When the last question began or ended, ms after the start; 0 while no key was shown.
     last_ms: AtomicU64,
     under_way: AtomicUsize,
@@ -56,11 +58,7 @@ struct PeerConnection {
 }
 
 impl Standing {
-    pub(super) fn new(
-        remote: SocketAddr,
-        stranger: OwnedSemaphorePermit,
-        refusals: Arc<Refusals>,
-    ) -> Self {
+    pub(super) fn new(remote: SocketAddr, stranger: Place, refusals: Arc<Refusals>) -> Self {
         Self(Arc::new(PeerConnection {
             remote,
             started: Instant::now(),
@@ -218,23 +216,22 @@ impl AsyncWrite for Connection {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::Semaphore;
-
     use super::*;
+    use crate::places::Places;
 
     #[test]
     fn a_stranger_has_seconds_and_a_silent_follower_minutes() {
-        let strangers = Arc::new(Semaphore::new(1));
-        let permit = Arc::clone(&strangers).try_acquire_owned().unwrap();
-        let remote = "127.0.0.1:1".parse().unwrap();
-        let standing = Standing::new(remote, permit, Arc::default());
+        let strangers = Places::new(1);
+        let remote: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let place = strangers.take(remote.ip()).unwrap();
+        let standing = Standing::new(remote, place, Arc::default());
         let start = standing.0.started;
         let at = |second| start + Duration::from_secs(second);
         assert_eq!(standing.until(at(9)), start + KEY_TIME);
-        assert_eq!(strangers.available_permits(), 0);
+        assert_eq!(strangers.held(), 1);
         standing.know(at(9));
         assert_eq!(standing.until(at(9)), at(9) + IDLE_TIME);
-        assert_eq!(strangers.available_permits(), 1, "it is no stranger any more");
+        assert_eq!(strangers.held(), 0, "it is no stranger any more");
         let asked = standing.ask();
         assert_eq!(standing.until(at(5000)), at(5000) + IDLE_TIME, "a question is under way");
         drop(asked);

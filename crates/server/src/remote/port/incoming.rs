@@ -13,13 +13,13 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, KEY_TIME, Refusals, Standing};
 use crate::accept;
-use crate::places::{PART_OF_CLUSTERS, within_files};
+use crate::places::{PART_OF_CLUSTERS, Places, within_files};
 use crate::tls::door::shake_hands;
 use crate::tls::watched::Watched;
 
 /// Connections at once, where the process may have files enough open; one more is closed.
 const CONNECTIONS_MAX: usize = 256;
-/// Those of them that have shown no key yet.
+/// Those of them that have shown no key yet; one address has a part of these.
 const STRANGERS_MAX: usize = 64;
 /// How many connections wait to be served; none should.
 const WAITING_MAX: usize = 16;
@@ -34,7 +34,7 @@ pub(super) fn incoming(
     let door = Arc::new(Door {
         tls,
         room: Arc::new(Semaphore::new(within_files(CONNECTIONS_MAX, PART_OF_CLUSTERS))),
-        strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
+        strangers: Places::new(STRANGERS_MAX),
         refusals: Arc::default(),
     });
     tokio::spawn(async move {
@@ -53,7 +53,7 @@ pub(super) fn incoming(
 struct Door {
     tls: Arc<Watched<ServerConfig>>,
     room: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
+    strangers: Arc<Places>,
     refusals: Arc<Refusals>,
 }
 
@@ -61,10 +61,8 @@ impl Door {
     async fn accept(self: &Arc<Self>, listener: &TcpListener, ready: &mpsc::Sender<Connection>) {
         loop {
             let (stream, remote) = accept::next(listener, "other clusters").await;
-            let rooms = (
-                Arc::clone(&self.room).try_acquire_owned(),
-                Arc::clone(&self.strangers).try_acquire_owned(),
-            );
+            let rooms =
+                (Arc::clone(&self.room).try_acquire_owned(), self.strangers.take(remote.ip()));
             let (Ok(room), Ok(stranger)) = rooms else {
                 self.refusals.say(remote, "too many connections");
                 continue;
