@@ -332,7 +332,7 @@ def test_noise_on_the_port_harms_nobody(clusters):
         old.wrap_socket(plain, server_hostname="127.0.0.1")
     assert clusters.info("west")["connected"]
     tables(clusters, "west")
-    assert "another cluster's connection or question was refused" in "".join(clusters.leader.output)
+    assert "refused: a connection or question of other clusters" in "".join(clusters.leader.output)
 
 
 def test_strangers_are_few_and_do_not_stay(clusters):

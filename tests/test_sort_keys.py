@@ -1,4 +1,4 @@
-"""Ranges and checks of a hash's fields, and conditions on strings, over RESP 2 and 3, in transactions and over several partitions."""
+"""Ranges and checks of a hash's fields over RESP 2 and 3, in transactions and over several partitions."""
 
 import pytest
 import redis
@@ -70,23 +70,6 @@ def test_fields_are_set_where_another_is_what_it_must_be(client):
     assert client.hgetall("h") == {"version": "2"}
     with pytest.raises(redis.ResponseError, match="unknown check 'LIKE'"):
         check("LIKE", "x", "SET", "a", "y")
-
-
-def test_strings_are_compared_before_they_are_set_or_deleted(client):
-    def run(words):
-        return client.execute_command(*words.split())
-
-    assert run("SET k hello IFEQ x") is None
-    assert run("SET k hello IFNE x") in (True, "OK")
-    assert run("DIGEST k") == "9555e8555c62dcfd"
-    set_and_get = ["SET", "k", "world", "IFDEQ", "9555e8555c62dcfd", "GET"]
-    assert client.execute_command(*set_and_get, get=True) == "hello"
-    assert run("DELEX k IFEQ hello") == 0
-    with client.pipeline(transaction=True) as together:
-        together.execute_command("SET", "k", "x", "IFEQ", "world")
-        together.execute_command("DELEX", "k", "IFNE", "world")
-        assert together.execute()[1] == 1
-    assert run("DIGEST k") is None
 
 
 def test_splits_of_a_scan_are_all_keys_together(new_node):

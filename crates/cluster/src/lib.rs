@@ -22,7 +22,7 @@ pub use documents::{
     IndexBody, IndexStatistics, LeftOut, PartitionStatistics, PoolStatistics, SearchOptions,
     SearchOutcome, WriteKind, WriteRequest, WriteResult, Written, apart, aside, refused, stopped,
 };
-pub use machine::capacity::files_max;
+pub use machine::capacity::{FILES_SHARES, SHARES_OF_COPIES, files_max};
 pub use metadata::error::MetadataError;
 pub use metadata::index::IndexMetadata;
 pub use metadata::members::NodeRecord;

@@ -1,37 +1,79 @@
-//! Takes connections in at a port, with the options that all of them have. How many there may be, TLS and what
-//! they say are their port's.
+//! Takes connections in at a port, with the options that all of them have, and says in the log, once a second at
+//! most, what became of those that it did not take. How many there may be, TLS and what they say are
+//! their port's.
 
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
 
 /// The pause after the system refused to hand one over, mostly for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often that is logged while it lasts.
+/// How often refusals are logged: strangers do not fill the disk.
 const SAY_PAUSE: Duration = Duration::from_secs(1);
 /// Whoever says nothing for this long is asked by the system whether it is still there: Redis' time.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(300);
 
-/// Who connects next. `whose` says what connections these are, in messages.
-pub(crate) async fn next(listener: &TcpListener, whose: &str) -> (TcpStream, SocketAddr) {
-    let mut said: Option<Instant> = None;
-    loop {
-        match listener.accept().await {
-            Ok((stream, remote)) => match set_options(&stream) {
-                Ok(()) => return (stream, remote),
-                Err(error) => tracing::debug!(%remote, %error, whose, "lost before it began"),
-            },
-            Err(error) => {
-                if said.is_none_or(|at| at.elapsed() >= SAY_PAUSE) {
-                    said = Some(Instant::now());
-                    tracing::warn!(%error, whose, "a connection could not be accepted");
+/// What takes in the connections of one port.
+pub(crate) struct Acceptor {
+    listener: TcpListener,
+    refusals: Refusals,
+}
+
+impl Acceptor {
+    /// `whose` says what connections these are, in messages.
+    pub(crate) fn new(listener: TcpListener, whose: &'static str) -> Self {
+        Self { listener, refusals: Refusals::new(whose) }
+    }
+
+    /// Who connects next.
+    pub(crate) async fn next(&self) -> (TcpStream, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, remote)) => match set_options(&stream) {
+                    Ok(()) => return (stream, remote),
+                    Err(error) => tracing::debug!(%remote, %error, "lost before it began"),
+                },
+                Err(error) => {
+                    self.refusals.say(None, &error);
+                    sleep(PAUSE).await;
                 }
-                sleep(PAUSE).await;
             }
+        }
+    }
+
+    /// Logs that a connection is not taken.
+    pub(crate) fn refuse(&self, remote: SocketAddr, why: &dyn Display) {
+        self.refusals.say(Some(remote), why);
+    }
+}
+
+/// What was refused last, so that not each refusal is a line in the log.
+#[derive(Debug)]
+pub(crate) struct Refusals {
+    whose: &'static str,
+    said: Mutex<Option<Instant>>,
+}
+
+impl Refusals {
+    /// Of connections of this kind.
+    pub(crate) fn new(whose: &'static str) -> Self {
+        Self { whose, said: Mutex::new(None) }
+    }
+
+    /// Logs a refusal, unless another was within a second.
+    pub(crate) fn say(&self, remote: Option<SocketAddr>, why: &dyn Display) {
+        let mut said = self.said.lock();
+        if said.is_none_or(|at| at.elapsed() >= SAY_PAUSE) {
+            *said = Some(Instant::now());
+            drop(said);
+            let remote = remote.map(tracing::field::display);
+            tracing::warn!(remote, %why, "refused: a connection or question of {}", self.whose);
         }
     }
 }

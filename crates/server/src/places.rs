@@ -10,15 +10,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use plimsoll_cluster::files_max;
+use plimsoll_cluster::{FILES_SHARES, SHARES_OF_COPIES, files_max};
 
 use crate::logins::owner;
 
-/// The part of the process's files that connections at a port may take, one in so many. All together leave
-/// the log, the rows and the indices what [`plimsoll_cluster`] counts on.
-pub(crate) const PART_OF_CLIENTS: usize = 4;
-pub(crate) const PART_OF_NODES: usize = 16;
-pub(crate) const PART_OF_CLUSTERS: usize = 32;
+/// The shares of the process's files ([`FILES_SHARES`]) that connections may take at a port for clients, and at those
+/// for nodes and for other clusters.
+pub(crate) const SHARES_OF_CLIENTS: usize = 8;
+pub(crate) const SHARES_OF_NODES: usize = 2;
+pub(crate) const SHARES_OF_CLUSTERS: usize = 1;
+/// REST and RESP.
+const PORTS_FOR_CLIENTS: usize = 2;
+const _: () = assert!(
+    PORTS_FOR_CLIENTS * SHARES_OF_CLIENTS + SHARES_OF_NODES + SHARES_OF_CLUSTERS + SHARES_OF_COPIES
+        <= FILES_SHARES
+);
+
 /// The part of the places that strangers from one address may hold, one in so many.
 const STRANGERS_PART: usize = 4;
 /// So many they may hold in any case.
@@ -36,17 +43,17 @@ pub(crate) enum NoPlace {
 }
 
 /// As many of `wanted` places as the files allow that the process may have open.
-pub(crate) fn within_files(wanted: usize, part: usize) -> usize {
+pub(crate) fn within_files(wanted: usize, shares: usize) -> usize {
     match usize::try_from(files_max()).unwrap_or(usize::MAX) {
         // It is not known.
         0 => wanted,
-        files => wanted.min(files / part).max(1),
+        files => wanted.min(files / FILES_SHARES * shares).max(1),
     }
 }
 
 /// The places of a port for clients, of which a setting wants so many. A node that has to do with fewer says so.
 pub(crate) fn of_clients(setting: &str, wanted: usize) -> Arc<Places> {
-    let max = within_files(wanted, PART_OF_CLIENTS);
+    let max = within_files(wanted, SHARES_OF_CLIENTS);
     if max < wanted {
         let files = files_max();
         tracing::warn!(
@@ -192,9 +199,9 @@ mod tests {
     #[test]
     fn files_bound_what_was_asked_for() {
         let files = usize::try_from(files_max()).unwrap();
-        assert_eq!(within_files(1, PART_OF_CLIENTS), 1);
+        assert_eq!(within_files(1, SHARES_OF_CLIENTS), 1);
         if files > 0 {
-            assert_eq!(within_files(usize::MAX, PART_OF_NODES), (files / PART_OF_NODES).max(1));
+            assert_eq!(within_files(usize::MAX, SHARES_OF_NODES), (files / 16).max(1));
         }
     }
 }

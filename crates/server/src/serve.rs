@@ -20,12 +20,13 @@ use tokio::{
 use zeroize::Zeroizing;
 
 use crate::{
-    accept,
+    accept::Acceptor,
     connection::Connection,
     data_folder,
     listen::{self, ListenError, Port},
     metrics::Metrics,
     node::{self, Shared},
+    places::NoPlace,
     remote::{
         Remote,
         leader::OwnCluster,
@@ -458,17 +459,19 @@ async fn accept(
     shared: Arc<Shared>,
     workers: Arc<Workers>,
 ) {
+    let acceptor = Acceptor::new(listener, "clients of RESP (resp.max_clients)");
     loop {
-        let (stream, remote) = accept::next(&listener, "RESP").await;
-        if let Err(error) = welcome(stream, remote, &door, &shared, &workers) {
+        let (stream, remote) = acceptor.next().await;
+        let welcomed = welcome((stream, remote), &acceptor, &door, &shared, &workers);
+        if let Err(error) = welcomed {
             tracing::debug!(%remote, %error, "connection lost before it began");
         }
     }
 }
 
 fn welcome(
-    stream: TcpStream,
-    remote: std::net::SocketAddr,
+    (stream, remote): (TcpStream, SocketAddr),
+    acceptor: &Acceptor,
     door: &Arc<Door>,
     shared: &Arc<Shared>,
     workers: &Workers,
@@ -490,11 +493,17 @@ fn welcome(
             workers.serve(stream, serve).inspect_err(|_| shared.clients.remove(&client))?;
         }
         Err(why) => {
-            tracing::debug!(%remote, %why, "connection refused (resp.max_clients)");
+            acceptor.refuse(remote, &why);
             // The socket is new, so these few bytes fit; if not, the client sees the end alone, as it does
             // where it speaks TLS.
             if !door.is_tls() {
-                stream.try_write(b"-ERR max number of clients reached\r\n")?;
+                let said: &[u8] = match why {
+                    NoPlace::Full(_) => b"-ERR max number of clients reached\r\n",
+                    NoPlace::Strangers(_) => {
+                        b"-ERR too many connections from this address have not logged in\r\n"
+                    }
+                };
+                stream.try_write(said)?;
             }
         }
     }

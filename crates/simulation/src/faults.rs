@@ -177,8 +177,8 @@ impl Faults {
         self
     }
 
-    /// Whether a clock is wrong while nobody can say which is: no other is there that is right, or as many are wrong
-    /// as are right. One alone that is wrong stepped, and is in doubt beside one that did not.
+    /// Whether a clock is wrong while nobody can say which: no other is there that is right, or more are wrong than
+    /// right. One that is wrong stepped, and is in doubt beside one that did not; in the beginning all are in doubt.
     #[must_use]
     pub fn leave_clocks_undecided(&self, machines: usize) -> bool {
         let is_beside = |due: &Due, other: &Due| {
@@ -196,12 +196,16 @@ impl Faults {
                 _ => None,
             });
             let missing = of(|fault| match fault {
-                Fault::Kill { machine, .. } | Fault::Freeze { machine } => Some(*machine),
+                // Whoever has just begun is in doubt, after a disk that failed too.
+                Fault::Kill { machine, .. }
+                | Fault::Freeze { machine }
+                | Fault::Failing { machine, .. } => Some(*machine),
                 _ => None,
             });
             debug_assert!(wrong.contains(&first));
             let right = machines - wrong.union(&missing).count();
-            right < wrong.len() || right == 0
+            let all_doubt = due.at < CLOCK_SETTLES;
+            right < wrong.len() || right == 0 || (all_doubt && right == wrong.len())
         })
     }
 

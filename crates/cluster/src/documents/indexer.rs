@@ -80,7 +80,7 @@ pub(crate) struct Indexer {
     store: Store,
     metadata: RwLock<Arc<IndexMetadata>>,
     /// One refresh at a time.
-    work: Mutex<Held>,
+    work: Mutex<IndexState>,
     view: RwLock<Option<Arc<PartitionView>>>,
     /// The position of the last view: who waits for a refresh waits for it to pass theirs.
     refreshed: watch::Sender<u64>,
@@ -112,11 +112,11 @@ pub(crate) struct Counters {
     pub fetch_us: AtomicU64,
 }
 
-/// What an indexer has of its index.
-enum Held {
+/// How an indexer's index stands.
+enum IndexState {
     Open(Work),
     /// It broke off in the middle and could not be opened anew: what it has of the last touches is
-    /// not known. It is opened before anything else.
+    /// not known. It is opened before it is read, written or copied again.
     Unopened,
     Closed,
 }
@@ -168,7 +168,7 @@ impl Indexer {
             dir: dir.to_owned(),
             store: store.clone(),
             metadata: RwLock::new(Arc::clone(metadata)),
-            work: Mutex::new(Held::Open(work)),
+            work: Mutex::new(IndexState::Open(work)),
             view: RwLock::new(None),
             refreshed: watch::Sender::new(0),
             is_behind: AtomicBool::new(true),
@@ -234,7 +234,7 @@ impl Indexer {
 
     /// Brings the index back to where it was durable last, or to nothing where its files are
     /// damaged: the next refresh goes on from there. Says what was wrong.
-    fn recover(&self, held: &mut Held, fault: Fault) -> Error {
+    fn recover(&self, held: &mut IndexState, fault: Fault) -> Error {
         let error = fault.error();
         tracing::error!(partition = %self.partition, %error, "the index is opened anew");
         if let Fault::Store(fault) = &fault {
@@ -249,7 +249,7 @@ impl Indexer {
             self.note_lost(error.reason.clone());
         }
         // What broke off has some of the touches: it is used no more, opened or not.
-        *held = Held::Unopened;
+        *held = IndexState::Unopened;
         if let Err(error) = self.opened(held) {
             tracing::error!(partition = %self.partition, %error, "the index cannot be opened");
         }
@@ -258,19 +258,20 @@ impl Indexer {
 
     /// Its files are gone: what is asked next waits for the new ones, or asks another copy.
     fn note_lost(&self, why: String) {
+        tracing::error!(partition = %self.partition, why, "the index is built anew from the rows");
         *self.rebuilding.lock() = Some(why);
         self.view.write().take();
         self.is_behind.store(true, Ordering::Release);
     }
 
     /// The index, opened where it could not be before; `None` where it is closed.
-    fn opened<'a>(&self, held: &'a mut Held) -> Result<Option<&'a mut Work>, Error> {
-        if let Held::Unopened = held {
+    fn opened<'a>(&self, held: &'a mut IndexState) -> Result<Option<&'a mut Work>, Error> {
+        if let IndexState::Unopened = held {
             let (opened, damage) = Work::open(&self.world, &self.dir, &self.metadata.read())?;
             if let Some(why) = damage {
                 self.note_lost(why);
             }
-            *held = Held::Open(opened);
+            *held = IndexState::Open(opened);
         }
         Ok(held.open())
     }
@@ -461,8 +462,14 @@ impl Indexer {
         Ok(())
     }
 
-    fn link_now(&self, held: &mut Held, dir: &Path) -> Option<Lsn> {
-        let work = self.opened(held).ok()??;
+    fn link_now(&self, held: &mut IndexState, dir: &Path) -> Option<Lsn> {
+        let work = match self.opened(held) {
+            Ok(work) => work?,
+            Err(error) => {
+                tracing::warn!(partition = %self.partition, %error, "a copy goes without the index");
+                return None;
+            }
+        };
         if work.must_rebuild || self.rebuilding().is_some() {
             return None;
         }
@@ -583,11 +590,11 @@ impl DocumentsIndex for Indexer {
         if let Err(error) = refreshed {
             tracing::warn!(partition = %self.partition, %error, "the index is behind its rows");
         }
-        *self.work.lock() = Held::Closed;
+        *self.work.lock() = IndexState::Closed;
     }
 
     fn delete(&self) {
-        *self.work.lock() = Held::Closed;
+        *self.work.lock() = IndexState::Closed;
         self.view.write().take();
     }
 }
@@ -598,7 +605,7 @@ pub(crate) fn indexer_of(partition: &Partition) -> Option<&Indexer> {
     index.downcast_ref()
 }
 
-impl Held {
+impl IndexState {
     fn open(&mut self) -> Option<&mut Work> {
         match self {
             Self::Open(work) => Some(work),

@@ -11,10 +11,11 @@ const MEMORY_PART: u64 = 2;
 /// The files that a copy keeps open (measured: 7 with an index and nothing in it), and those of its
 /// segments and tables while it is written to.
 const COPY_FILES: u64 = 16;
-/// The part of the process's files that copies have, of `FILES_PARTS`: connections take the rest.
-const FILES_PART: u64 = 3;
-const FILES_PARTS: u64 = 8;
-/// The files of these that everything else of a node but its connections may have open.
+/// Into so many shares the process's files are divided.
+pub const FILES_SHARES: usize = 32;
+/// Those for copies and for what else a node has open, connections apart.
+pub const SHARES_OF_COPIES: usize = 12;
+/// How many files of these the rest of the node has, apart from copies.
 const OTHER_FILES: u64 = 256;
 
 /// What one node can hold, and what sets that.
@@ -31,7 +32,10 @@ pub(crate) fn capacity(set: u64, memory_bytes: u64, files: u64) -> Capacity {
         if memory_bytes == 0 { u64::MAX } else { memory_bytes / MEMORY_PART / COPY_BYTES };
     let of_files = match files {
         0 => u64::MAX,
-        files => (files / FILES_PARTS * FILES_PART).saturating_sub(OTHER_FILES) / COPY_FILES,
+        files => {
+            let share = files / FILES_SHARES as u64 * SHARES_OF_COPIES as u64;
+            share.saturating_sub(OTHER_FILES) / COPY_FILES
+        }
     };
     let bounds = [
         (set, "cluster.max_shards_per_node"),

@@ -333,7 +333,8 @@ pub(crate) enum Reply {
         file_checksum: Option<u64>,
         checksum: u64,
     },
-    /// As [`Self::Clock`], of a node that doubts it. One that does not know this reply hears nothing.
+    /// As [`Self::Clock`], of a node that doubts it. One that does not know this reply hears nothing:
+    /// such a one, whose own clock steps while it hears no other, waits until the doubt is over.
     DoubtfulClock {
         now_ms: u64,
     },

@@ -4,6 +4,7 @@
 //! After a failed sync, or a failed write of another kind than a full disk or too many open files,
 //! nothing more is appended until the log is opened anew.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,10 +19,19 @@ use super::store::{Batch, WriteError};
 use crate::{AppendError, GroupId, Lsn};
 
 /// After a write that found no room, appends are refused for this long without trying.
-const FULL_PAUSE: Duration = Duration::from_millis(100);
+const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
 
 /// An append that is over, and what is told to who asked for it.
 type Outcome = (Pending, Result<Lsn, AppendError>);
+
+/// Where there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lacks {
+    /// On the disk.
+    Space,
+    /// Among the files that may be open.
+    Files,
+}
 
 /// The state of the commit thread.
 pub(super) struct Committer {
@@ -30,16 +40,18 @@ pub(super) struct Committer {
     last: Vec<Lsn>,
     /// The last sequence given.
     sequence: u64,
-    /// When a write found no room, on the disk or among the open files, and what was said.
-    full: Option<(Instant, String)>,
-    /// Whether the last append found none: it is logged once.
-    was_full: bool,
+    /// When a write found no room, and what was said.
+    no_room: Option<(Instant, String)>,
+    /// Where the last append found none: it is logged once.
+    lacks: Option<Lacks>,
+    /// What could not be trimmed for want of room, by group: it comes with the next batch.
+    untrimmed: BTreeMap<GroupId, Lsn>,
 }
 
 impl Committer {
     /// Goes on after what the log holds.
     pub fn new(core: Arc<Core>, last: Vec<Lsn>, sequence: u64) -> Self {
-        Self { core, last, sequence, full: None, was_full: false }
+        Self { core, last, sequence, no_room: None, lacks: None, untrimmed: BTreeMap::new() }
     }
 
     /// Runs until the queue is finished.
@@ -61,11 +73,15 @@ impl Committer {
     fn commit(&mut self, work: Work) -> Vec<Outcome> {
         let bytes = work.bytes();
         let Work { mut appends, trims, .. } = work;
+        // A later position of a group stands behind an earlier one.
+        let held_up = std::mem::take(&mut self.untrimmed).into_iter();
+        let trims: BTreeMap<_, _> = held_up.chain(trims).collect();
         let mut outcomes = Vec::new();
         if let Some(refusal) = self.refusal(bytes) {
             outcomes = self.fail(std::mem::take(&mut appends), &refusal);
         }
-        let mut batch = Batch { entries: Vec::new(), trims: trims.clone() };
+        let batch_trims = trims.iter().map(|(group, up_to)| (*group, *up_to)).collect();
+        let mut batch = Batch { entries: Vec::new(), trims: batch_trims };
         let positions = self.fill(&mut batch, &appends);
         if batch.entries.is_empty() && batch.trims.is_empty() {
             return outcomes;
@@ -74,13 +90,14 @@ impl Committer {
             match self.core.store.write(batch).and_then(|()| self.make_durable(appends.len())) {
                 Ok(()) => self.succeed(appends, positions),
                 Err(WriteError::NoSpace(reason)) => {
-                    let is_said = self.found_no_room("the disk is full", &reason);
+                    let is_said = self.found_no_room(Lacks::Space, &reason);
                     self.core.reserve.release();
                     self.trim_anyway(trims, is_said);
                     self.fail(appends, &AppendError::Refused(reason))
                 }
                 Err(WriteError::NoFile(reason)) => {
-                    self.found_no_room("too many files are open", &reason);
+                    self.found_no_room(Lacks::Files, &reason);
+                    self.untrimmed = trims;
                     self.fail(appends, &AppendError::Refused(reason))
                 }
                 Err(WriteError::NotWritten(reason)) => {
@@ -97,12 +114,16 @@ impl Committer {
     }
 
     /// Has appends refused for a moment; says so once, and whether it had been said.
-    fn found_no_room(&mut self, what: &str, reason: &str) -> bool {
-        let is_said = std::mem::replace(&mut self.was_full, true);
+    fn found_no_room(&mut self, lacks: Lacks, reason: &str) -> bool {
+        let is_said = self.lacks.replace(lacks) == Some(lacks);
+        let what = match lacks {
+            Lacks::Space => "the disk is full",
+            Lacks::Files => "too many files are open",
+        };
         if !is_said {
             tracing::warn!(%reason, "{what}, appends are refused");
         }
-        self.full = Some((Instant::now(), reason.to_owned()));
+        self.no_room = Some((Instant::now(), reason.to_owned()));
         is_said
     }
 
@@ -111,12 +132,12 @@ impl Committer {
         if let Some(reason) = self.core.stopped() {
             return Some(AppendError::Refused(reason));
         }
-        if let Some((since, reason)) = &self.full
-            && since.elapsed() < FULL_PAUSE
+        if let Some((since, reason)) = &self.no_room
+            && since.elapsed() < NO_ROOM_PAUSE
         {
             return Some(AppendError::Refused(reason.clone()));
         }
-        self.full = None;
+        self.no_room = None;
         let is_full = self.core.reserve.would_be_taken(bytes);
         is_full.then(|| AppendError::Refused("the disk is full".to_owned()))
     }
@@ -165,7 +186,7 @@ impl Committer {
         if appends.is_empty() {
             return Vec::new();
         }
-        if std::mem::take(&mut self.was_full) {
+        if self.lacks.take().is_some() {
             tracing::info!("there is room again, appends are taken");
         }
         let oldest = appends[0].queued;
@@ -190,14 +211,16 @@ impl Committer {
     }
 
     /// A full disk must not keep the log from giving space back: trims are tried by themselves.
-    fn trim_anyway(&self, trims: Vec<(GroupId, Lsn)>, is_said: bool) {
+    fn trim_anyway(&mut self, trims: BTreeMap<GroupId, Lsn>, is_said: bool) {
         if trims.is_empty() {
             return;
         }
-        if let Err(error) = self.core.store.write(Batch { entries: Vec::new(), trims })
-            && !is_said
-        {
-            tracing::warn!(?error, "the log cannot be trimmed");
+        let batch = Batch { entries: Vec::new(), trims: trims.clone().into_iter().collect() };
+        if let Err(error) = self.core.store.write(batch) {
+            self.untrimmed = trims;
+            if !is_said {
+                tracing::warn!(?error, "the log cannot be trimmed");
+            }
         }
     }
 }

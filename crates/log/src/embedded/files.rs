@@ -1,7 +1,8 @@
 //! The file system that the underlying engine works on: plain files, watched. It syncs when the
 //! engine in front says so, keeps the first failed sync instead of letting the underlying engine
 //! panic over it, counts bytes, and asks the judge of damage before recovery cuts a file. It begins
-//! a file only while the process may open one more besides.
+//! a file only while the process may open one more besides, and lets go of that right before the
+//! underlying engine needs it: another thread has a moment to take it, in which case the log stops.
 //!
 //! It knows nothing of what the files hold.
 

@@ -13,7 +13,7 @@ use crate::{
     commands,
     connection::state::ConnectionState,
     listen::{ListenError, check_exposure},
-    places::{PART_OF_CLIENTS, within_files},
+    places::{SHARES_OF_CLIENTS, within_files},
     resp::Limits,
     security::user::DEFAULT,
     settings::{Durability, PASSWORD_BYTES_MAX, Settings},
@@ -123,7 +123,7 @@ const PARAMETERS: &[Parameter] = &[
             let count = parse_integer(text).and_then(|count| usize::try_from(count).ok());
             match count {
                 Some(count @ 1..=1_000_000) => {
-                    let most = within_files(count, PART_OF_CLIENTS);
+                    let most = within_files(count, SHARES_OF_CLIENTS);
                     if count > most {
                         return Err(NotSet::FileLimit(most));
                     }

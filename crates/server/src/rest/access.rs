@@ -56,6 +56,9 @@ pub async fn check(
     let Some(given) = headers.get(header::AUTHORIZATION) else {
         // Nobody guesses here.
         peer.know(None);
+        if anonymous.is_some() {
+            peer.let_in();
+        }
         let path = shown_part(path);
         let words = format!("missing authentication credentials for REST request [{path}]");
         return anonymous.ok_or_else(|| refused(words));
@@ -65,6 +68,7 @@ pub async fn check(
         && shown.as_ref().is_none_or(Shown::is_of_first)
     {
         peer.know(None);
+        peer.let_in();
         return Ok(anonymous);
     }
     let from = peer.address.ip();

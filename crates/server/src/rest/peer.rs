@@ -16,8 +16,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -53,13 +53,14 @@ pub struct Peer {
     /// How often bytes went through, either way.
     moves: AtomicU64,
     is_late: AtomicBool,
-    place: Place,
+    /// Its connection's; a request may outlive that.
+    place: Weak<Place>,
 }
 
 impl Peer {
     /// A peer that has said nothing yet.
     #[must_use]
-    pub(crate) fn new(address: SocketAddr, place: Place) -> Self {
+    pub(crate) fn new(address: SocketAddr, place: Weak<Place>) -> Self {
         Self {
             address,
             known_as: Mutex::new(None),
@@ -74,7 +75,9 @@ impl Peer {
 
     /// Notes that it need not show who it is.
     pub(crate) fn let_in(&self) {
-        self.place.know();
+        if let Some(place) = self.place.upgrade() {
+            place.know();
+        }
     }
 
     /// Whether what it showed last was right.
@@ -92,7 +95,7 @@ impl Peer {
     /// Notes as whom it is known; none where what it showed was wrong, or was nothing.
     pub fn know(&self, name: Option<&str>) {
         if name.is_some() {
-            self.place.know();
+            self.let_in();
         }
         let mut known_as = self.known_as.lock();
         if known_as.as_deref() != name {

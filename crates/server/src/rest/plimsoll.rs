@@ -15,7 +15,7 @@ use crate::security::audit::Event;
 /// How long copies have to come to one position, where a request does not say.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Events of the audit that are shown where it is not said how many.
+/// Events of each stream of the audit that are shown where it is not said how many.
 const AUDIT_SIZE: usize = 1000;
 
 /// The routes of this module.
@@ -29,7 +29,8 @@ pub const ROUTES: &[Route] = &[
     }),
 ];
 
-/// GET `/_plimsoll/audit`: who came to this node and what was changed through it, the newest first.
+/// GET `/_plimsoll/audit`: who came to this node and what was changed through it, the newest first; `size` of each
+/// stream.
 ///
 /// # Errors
 /// 400 where `size` is no number.

@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
@@ -29,12 +29,10 @@ use tokio::time::{sleep, timeout};
 use super::peer::{self, Peer};
 use super::shared::Rest;
 use super::{goes_on, handle};
-use crate::accept::{self, KEEPALIVE};
+use crate::accept::{Acceptor, KEEPALIVE};
 use crate::linger::linger;
 use crate::tls::{H2, door::Door, stream::Stream};
 
-/// How often it is said that there are too many connections.
-const SAY_PAUSE: Duration = Duration::from_secs(1);
 /// The most headers that a request may have.
 const HEADERS_MAX: usize = 100;
 /// The most bytes that its line and its headers may have together: Elasticsearch's
@@ -114,29 +112,27 @@ async fn accept(
     door: Arc<Door>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let mut said = None;
+    let acceptor = Acceptor::new(listener, "clients of REST (http.max_clients)");
     loop {
         let (stream, remote) = tokio::select! {
-            accepted = accept::next(&listener, "REST") => accepted,
+            accepted = acceptor.next() => accepted,
             _ = stopping.wait_for(|stop| *stop) => return,
         };
         let place = match rest.places.take(remote.ip()) {
-            Ok(place) => place,
+            Ok(place) => Arc::new(place),
             Err(why) => {
-                if said.is_none_or(|at: Instant| at.elapsed() >= SAY_PAUSE) {
-                    said = Some(Instant::now());
-                    tracing::warn!(%remote, %why, "connection refused (http.max_clients)");
-                }
+                acceptor.refuse(remote, &why);
                 continue;
             }
         };
         rest.connections_total.fetch_add(1, Relaxed);
         let (rest, door, stopping) = (Arc::clone(&rest), Arc::clone(&door), stopping.clone());
-        let peer = Arc::new(Peer::new(remote, place));
+        let peer = Arc::new(Peer::new(remote, Arc::downgrade(&place)));
         tokio::spawn(async move {
             if let Err(error) = serve(stream, peer, rest, &door, stopping).await {
                 tracing::debug!(%remote, %error, "HTTP connection ended");
             }
+            drop(place);
         });
     }
 }

@@ -35,7 +35,7 @@ pub struct Rest {
     pub remote: Arc<Remote>,
     /// Ids for documents that come without one.
     pub ids: Ids,
-    /// Of connections that are open.
+    /// The places of connections that are open.
     pub(crate) places: Arc<Places>,
     /// Connections that there ever were.
     pub connections_total: AtomicU64,

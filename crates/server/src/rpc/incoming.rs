@@ -6,27 +6,23 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _, unfold};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    time::Instant,
 };
 use tonic::transport::server::Connected;
 
-use crate::accept;
-use crate::places::{PART_OF_NODES, Place, Places, within_files};
+use crate::accept::Acceptor;
+use crate::places::{Place, Places, SHARES_OF_NODES, within_files};
 use crate::tls::door::Door;
 use crate::tls::member::node_in;
 use crate::tls::stream as tls;
 
 /// Connections at once, where the process may have files enough open; one more is closed.
 const CONNECTIONS_MAX: usize = 1024;
-/// How often it is logged that there are too many.
-const SAY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The connections of a port that came through its door. They are taken in for as long as somebody takes them
 /// from here.
@@ -34,19 +30,20 @@ pub(super) fn incoming(
     listener: TcpListener,
     door: Door,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    let places = Places::new(within_files(CONNECTIONS_MAX, PART_OF_NODES));
+    let places = Places::new(within_files(CONNECTIONS_MAX, SHARES_OF_NODES));
     let door = Arc::new(door);
     let passing = FuturesUnordered::new();
-    unfold((listener, places, passing), move |(listener, places, mut passing)| {
+    let acceptor = Acceptor::new(listener, "other nodes");
+    unfold((acceptor, places, passing), move |(acceptor, places, mut passing)| {
         let door = Arc::clone(&door);
         async move {
             loop {
                 tokio::select! {
-                    (stream, place) = accept(&listener, &places) => {
+                    (stream, place) = accept(&acceptor, &places) => {
                         passing.push(pass(Arc::clone(&door), stream, place));
                     }
                     Some(passed) = passing.next() => if let Some(connection) = passed {
-                        return Some((Ok(connection), (listener, places, passing)));
+                        return Some((Ok(connection), (acceptor, places, passing)));
                     },
                 }
             }
@@ -56,23 +53,19 @@ pub(super) fn incoming(
 
 async fn pass(door: Arc<Door>, stream: TcpStream, place: Place) -> Option<Connection> {
     let stream = door.pass(stream).await?;
-    // Where there is no TLS, whoever asks shows the secret with each question.
-    place.know();
+    // Without TLS nobody knows who it is: one address has its part of the places, whatever it asks.
+    if stream.is_tls() {
+        place.know();
+    }
     Some(Connection { stream, _place: place })
 }
 
-async fn accept(listener: &TcpListener, places: &Arc<Places>) -> (TcpStream, Place) {
-    let mut said: Option<Instant> = None;
+async fn accept(acceptor: &Acceptor, places: &Arc<Places>) -> (TcpStream, Place) {
     loop {
-        let (stream, remote) = accept::next(listener, "nodes").await;
+        let (stream, remote) = acceptor.next().await;
         match places.take(remote.ip()) {
             Ok(place) => return (stream, place),
-            Err(why) => {
-                if said.is_none_or(|at| at.elapsed() >= SAY_PAUSE) {
-                    said = Some(Instant::now());
-                    tracing::warn!(%remote, %why, "a node's connection was refused");
-                }
-            }
+            Err(why) => acceptor.refuse(remote, &why),
         }
     }
 }

@@ -194,9 +194,9 @@ pub const SETTINGS: &[Definition] = &[
         Kind::Count(1, 1_000_000),
         "10000",
         None,
-        "REST connections at once; one more is closed. No more than a quarter of the files that the \
-         process may have open (`ulimit -n`), and a quarter of them for one address's that have not \
-         logged in.",
+        "REST connections at once; one more is closed. No more than a quarter of the files that \
+         the process may have open (`ulimit -n`). Of these places, connections of one address that have \
+         not logged in hold at most a quarter, or 16 where that is more.",
     ),
     define(
         "http.compression",
@@ -471,8 +471,8 @@ pub const SETTINGS: &[Definition] = &[
         "10000",
         None,
         "Connections at once; one more is told so and closed. No more than a quarter of the files that \
-         the process may have open (`ulimit -n`), and a quarter of them for one address's that have \
-         not logged in.",
+         the process may have open (`ulimit -n`). Of these places, connections of one address that have \
+         not logged in hold at most a quarter, or 16 where that is more.",
     ),
     define(
         "resp.number_of_shards",

@@ -102,9 +102,7 @@ impl OwnClock {
             self.believed.store(offset_ms.wrapping_sub(step_ms), Ordering::Relaxed);
             return state.judge_alone(look);
         }
-        if state.clocks.observe(self.time.wall_ms(), self.time.steady_ms()) {
-            tracing::warn!("this node's clock stepped: it is compared with the others'");
-        }
+        state.observe(&self.time);
         if state.clocks.has_stepped() {
             return Err(ClockFault::NotCompared);
         }
@@ -114,8 +112,7 @@ impl OwnClock {
     /// What others are told: the clock, ms since 1970, and whether they should not go by it.
     pub(crate) fn told(&self) -> (u64, bool) {
         let mut state = self.state.lock();
-        let now_ms = self.time.wall_ms();
-        state.clocks.observe(now_ms, self.time.steady_ms());
+        let now_ms = state.observe(&self.time);
         (now_ms, state.clocks.is_in_doubt())
     }
 
@@ -130,7 +127,7 @@ impl OwnClock {
         let steady_ms = self.time.steady_ms();
         let mut state = self.state.lock();
         // A step since the question would make the answer say nothing.
-        state.clocks.observe(self.time.wall_ms(), steady_ms);
+        state.observe(&self.time);
         state.clocks.hear(node, [asked_ms, theirs_ms, answered_ms], is_in_doubt, steady_ms);
     }
 
@@ -138,15 +135,15 @@ impl OwnClock {
     /// there, the clock is right.
     pub(super) fn judge(&self, asked_ms: u64, is_alone: bool) {
         let mut state = self.state.lock();
-        state.clocks.observe(self.time.wall_ms(), self.time.steady_ms());
+        state.observe(&self.time);
         if is_alone {
-            state.clocks.is_alone();
+            state.clocks.believe_alone();
         }
         let steady_ms = self.time.steady_ms();
         state.clocks.end_round(asked_ms, steady_ms);
         let found = match state.clocks.skew_ms(steady_ms) {
             Some(skew_ms) => Some(ClockFault::Skewed(skew_ms)),
-            // That those who contradicted it are gone does not make it right.
+            // That those are gone who contradicted it does not make right a clock that stepped.
             None if state.clocks.is_in_doubt() && !state.clocks.hears(steady_ms) => state.fault,
             None => None,
         };
@@ -166,6 +163,15 @@ impl OwnClock {
 }
 
 impl ClockState {
+    /// Looks at the clock, ms since 1970; a step is logged.
+    fn observe(&mut self, time: &Time) -> u64 {
+        let now_ms = time.wall_ms();
+        if self.clocks.observe(now_ms, time.steady_ms()) {
+            tracing::warn!("this node's clock stepped: it is compared with the others'");
+        }
+        now_ms
+    }
+
     /// # Errors
     /// While a step is not believed.
     fn judge_alone(&mut self, look: Look) -> Result<(), ClockFault> {

@@ -105,7 +105,12 @@ impl Clocks {
             return;
         }
         match self.heard.get_mut(&node) {
-            Some(old) if steady_ms - old.steady_ms <= HEARD_MS && old.width() < heard.width() => {
+            // Of a clock that came into doubt an earlier answer says nothing: it stepped since.
+            Some(old)
+                if steady_ms - old.steady_ms <= HEARD_MS
+                    && old.width() < heard.width()
+                    && (old.is_in_doubt || !is_in_doubt) =>
+            {
                 old.is_in_doubt = is_in_doubt;
             }
             _ => drop(self.heard.insert(node, heard)),
@@ -140,7 +145,7 @@ impl Clocks {
     }
 
     /// There is no other node: this clock is right.
-    pub(crate) fn is_alone(&mut self) {
+    pub(crate) fn believe_alone(&mut self) {
         *self = Self { is_sure: true, last: self.last, ..Self::default() };
     }
 
@@ -267,7 +272,7 @@ mod tests {
         assert!(!clocks.is_in_doubt(), "two of three");
         assert!(!clocks.observe(NOW, 1_000) && clocks.observe(NOW - 900, 1_001));
         assert!(clocks.is_in_doubt());
-        clocks.is_alone();
+        clocks.believe_alone();
         assert!(!clocks.is_in_doubt() && !clocks.has_stepped());
     }
 

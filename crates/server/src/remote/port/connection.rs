@@ -18,30 +18,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
+use crate::accept::Refusals;
 use crate::places::Place;
 
 /// How long a connection may take to show a key that holds, the handshake of TLS included.
 pub(super) const KEY_TIME: Duration = Duration::from_secs(10);
 /// How long it may be there without a question. A follower that lives asks every few seconds.
 const IDLE_TIME: Duration = Duration::from_secs(300);
-/// How often refusals are logged, of all connections together: strangers do not fill the disk.
-const SAY_PAUSE: Duration = Duration::from_secs(1);
-
-/// What was refused last, so that not each refusal is a line in the log.
-#[derive(Debug, Default)]
-pub(super) struct Refusals(Mutex<Option<Instant>>);
-
-impl Refusals {
-    /// Logs a refusal, unless another was within a second.
-    pub(super) fn say(&self, remote: SocketAddr, why: &str) {
-        let mut said = self.0.lock();
-        if said.is_none_or(|at| at.elapsed() >= SAY_PAUSE) {
-            *said = Some(Instant::now());
-            tracing::warn!(%remote, why, "another cluster's connection or question was refused");
-        }
-    }
-}
-
 /// What is known of a connection, for those that answer over it.
 #[derive(Clone)]
 pub(super) struct Standing(Arc<PeerConnection>);
@@ -85,7 +68,7 @@ impl Standing {
 
     /// A question was refused.
     pub(super) fn say_refused(&self, why: &str) {
-        self.0.refusals.say(self.0.remote, why);
+        self.0.refusals.say(Some(self.0.remote), &why);
     }
 
     fn touch(&self, now: Instant) {
@@ -224,7 +207,7 @@ mod tests {
         let strangers = Places::new(1);
         let remote: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let place = strangers.take(remote.ip()).unwrap();
-        let standing = Standing::new(remote, place, Arc::default());
+        let standing = Standing::new(remote, place, Arc::new(Refusals::new("a test")));
         let start = standing.0.started;
         let at = |second| start + Duration::from_secs(second);
         assert_eq!(standing.until(at(9)), start + KEY_TIME);

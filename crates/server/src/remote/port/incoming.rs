@@ -11,16 +11,18 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-use super::connection::{Connection, KEY_TIME, Refusals, Standing};
-use crate::accept;
-use crate::places::{PART_OF_CLUSTERS, Places, within_files};
+use super::connection::{Connection, KEY_TIME, Standing};
+use crate::accept::{Acceptor, Refusals};
+use crate::places::{Places, SHARES_OF_CLUSTERS, within_files};
 use crate::tls::door::shake_hands;
 use crate::tls::watched::Watched;
 
 /// Connections at once, where the process may have files enough open; one more is closed.
 const CONNECTIONS_MAX: usize = 256;
-/// Those of them that have shown no key yet; one address has a part of these.
-const STRANGERS_MAX: usize = 64;
+/// The part of them that have shown no key yet, one in so many; one address has a part of these.
+const STRANGERS_PART: usize = 4;
+/// What these are, in messages.
+const WHOSE: &str = "other clusters";
 /// How many connections wait to be served; none should.
 const WAITING_MAX: usize = 16;
 
@@ -31,15 +33,17 @@ pub(super) fn incoming(
     tls: Arc<Watched<ServerConfig>>,
 ) -> impl Stream<Item = io::Result<Connection>> {
     let (ready, taken) = mpsc::channel(WAITING_MAX);
+    let most = within_files(CONNECTIONS_MAX, SHARES_OF_CLUSTERS);
     let door = Arc::new(Door {
         tls,
-        room: Arc::new(Semaphore::new(within_files(CONNECTIONS_MAX, PART_OF_CLUSTERS))),
-        strangers: Places::new(STRANGERS_MAX),
-        refusals: Arc::default(),
+        room: Arc::new(Semaphore::new(most)),
+        strangers: Places::new((most / STRANGERS_PART).max(1)),
+        refusals: Arc::new(Refusals::new(WHOSE)),
     });
     tokio::spawn(async move {
+        let acceptor = Acceptor::new(listener, WHOSE);
         tokio::select! {
-            () = door.accept(&listener, &ready) => {}
+            () = door.accept(&acceptor, &ready) => {}
             () = ready.closed() => {}
         }
     });
@@ -58,14 +62,19 @@ struct Door {
 }
 
 impl Door {
-    async fn accept(self: &Arc<Self>, listener: &TcpListener, ready: &mpsc::Sender<Connection>) {
+    async fn accept(self: &Arc<Self>, acceptor: &Acceptor, ready: &mpsc::Sender<Connection>) {
         loop {
-            let (stream, remote) = accept::next(listener, "other clusters").await;
-            let rooms =
-                (Arc::clone(&self.room).try_acquire_owned(), self.strangers.take(remote.ip()));
-            let (Ok(room), Ok(stranger)) = rooms else {
-                self.refusals.say(remote, "too many connections");
+            let (stream, remote) = acceptor.next().await;
+            let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
+                acceptor.refuse(remote, &"as many connections are open as there may be");
                 continue;
+            };
+            let stranger = match self.strangers.take(remote.ip()) {
+                Ok(place) => place,
+                Err(why) => {
+                    acceptor.refuse(remote, &why);
+                    continue;
+                }
             };
             let standing = Standing::new(remote, stranger, Arc::clone(&self.refusals));
             let (door, ready) = (Arc::clone(self), ready.clone());

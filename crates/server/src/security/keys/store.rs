@@ -210,11 +210,15 @@ fn make_room(kept: Vec<Key>, one: &Key, now_ms: u64) -> Result<Vec<String>, Keys
     // Those of users and those of followers have room of their own.
     let alike = kept.into_iter().filter(|key| key.owner.is_some() == one.owner.is_some());
     let mut alike: Vec<Key> = alike.collect();
-    // What never ends stands last.
-    alike.sort_by_key(|key| key.ended_ms(now_ms).unwrap_or(u64::MAX));
+    let is_own = |key: &Key| one.owner.as_ref().is_some_and(|owner| key.is_of(&owner.user));
+    // Its own go first, what has not ended last.
+    alike.sort_by_key(|key| match key.ended_ms(now_ms) {
+        Some(ended_ms) => (false, !is_own(key), ended_ms),
+        None => (true, false, 0),
+    });
     let mut gone = Vec::new();
-    if let Some(owner) = &one.owner {
-        let own = alike.iter().filter(|key| key.is_of(&owner.user));
+    if one.owner.is_some() {
+        let own = alike.iter().filter(|key| is_own(key));
         let too_many = (own.clone().count() + 1).saturating_sub(KEYS_OF_USER_MAX);
         gone.extend(ended(own, too_many, now_ms));
         if gone.len() < too_many {
@@ -365,6 +369,21 @@ mod tests {
         keys.invalidate(&which, 60).await.unwrap();
         make(of("ann", None), 70).await.unwrap();
         assert_eq!((count("bob"), count("ann")), (2, KEYS_OF_USER_MAX));
+        // Where all places are taken, an own one that ended goes before an older one of another.
+        for user in ["c", "d", "e"] {
+            for _ in 0..KEYS_OF_USER_MAX {
+                make(of(user, None), 80).await.unwrap();
+            }
+        }
+        while keys.all().unwrap().len() < KEYS_MAX {
+            make(of("f", Some(1)), 90).await.unwrap();
+        }
+        make(of("f", None), 100).await.unwrap();
+        assert_eq!((count("bob"), count("ann")), (2, KEYS_OF_USER_MAX));
+        assert_eq!(keys.all().unwrap().len(), KEYS_MAX);
+        // Who has none that ended takes the place of the one that ended first.
+        make(of("g", None), 110).await.unwrap();
+        assert_eq!((count("bob"), count("g")), (1, 1));
     }
 
     #[tokio::test]
