@@ -470,6 +470,24 @@ def test_passwords_cost_and_their_queue_has_an_end(node, admin, filled):
     await_true("the address may log in", lambda: requests.get(address, auth=ADMIN).status_code == 200, 60)
 
 
+def test_idle_connections_of_who_is_gone_end(node, admin):
+    """Connections hold places: who may not log in any more holds none."""
+    admin("PUT", "/_security/user/leaver", {"password": "leaver secret", "roles": []})
+    by_rest, by_resp = (socket.create_connection(("127.0.0.1", port), 10) for port in (node.http, node.port))
+    by_resp.sendall(b"AUTH leaver \"leaver secret\"\r\n")
+    assert by_resp.recv(100) == b"+OK\r\n"
+    proof = base64.b64encode(b"leaver:leaver secret").decode()
+    head = f"GET /_security/_authenticate HTTP/1.1\r\nhost: localhost\r\nauthorization: Basic {proof}\r\n\r\n"
+    by_rest.sendall(head.encode())
+    assert by_rest.recv(4000).startswith(b"HTTP/1.1 200 ")
+    admin("DELETE", "/_security/user/leaver")
+    for connection in (by_rest, by_resp):
+        connection.settimeout(30)
+        while connection.recv(4000):
+            pass
+        connection.close()
+
+
 def test_what_happened_is_noted_without_secrets(node, admin, by, filled):
     admin("PUT", "/_security/user/noted", {"password": "noted secret", "roles": []})
     by("log_reader")("GET", "/orders/_search", status=403)

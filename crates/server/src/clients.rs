@@ -41,7 +41,9 @@ pub struct Client {
     /// The last command's position among all commands, plus one; 0 before the first.
     command: AtomicUsize,
     killed: AtomicBool,
-    kill: Notify,
+    /// Users were changed since it looked last whom it is.
+    users_changed: AtomicBool,
+    woken: Notify,
     place: Place,
 }
 
@@ -109,7 +111,24 @@ impl Client {
     /// Tells its task to end; a batch that is running is answered first.
     pub fn kill(&self) {
         self.killed.store(true, Relaxed);
-        self.kill.notify_one();
+        self.woken.notify_one();
+    }
+
+    /// Has its task look whom it is, also where nothing comes from the client.
+    pub fn look_whom(&self) {
+        self.users_changed.store(true, Relaxed);
+        self.woken.notify_one();
+    }
+
+    /// Whether it is to look whom it is; asked once.
+    #[must_use]
+    pub fn take_users_changed(&self) -> bool {
+        self.users_changed.load(Relaxed) && self.users_changed.swap(false, Relaxed)
+    }
+
+    /// Completes when it may have been told something.
+    pub fn woken(&self) -> impl Future<Output = ()> + '_ {
+        self.woken.notified()
     }
 
     /// Whether it was told to end.
@@ -119,8 +138,10 @@ impl Client {
     }
 
     /// Completes when it is told to end.
-    pub fn killed(&self) -> impl Future<Output = ()> + '_ {
-        self.kill.notified()
+    pub async fn killed(&self) {
+        while !self.is_killed() {
+            self.woken.notified().await;
+        }
     }
 
     /// Its line of CLIENT LIST: the fields of Redis that have a meaning here.
@@ -269,7 +290,8 @@ impl Clients {
             queued: AtomicUsize::new(0),
             command: AtomicUsize::new(0),
             killed: AtomicBool::new(false),
-            kill: Notify::new(),
+            users_changed: AtomicBool::new(false),
+            woken: Notify::new(),
             place,
         });
         self.open.lock().insert(client.id, Arc::clone(&client));

@@ -13,6 +13,7 @@ use std::{
 use plimsoll_base::World;
 use plimsoll_cluster::{Coordinator, DocumentsOptions, NodeRecord, NodeSettings, Peers};
 use plimsoll_storage::partition::StoreOptions;
+use tokio::sync::watch;
 
 use crate::{
     clients::Clients,
@@ -47,6 +48,8 @@ pub struct Shared {
     pub resp_port: u16,
     /// Who may do what.
     pub security: Security,
+    /// Tells when users, roles or keys were changed.
+    pub users_changed: watch::Sender<u64>,
     /// Who offered a wrong one.
     pub logins: Logins,
     /// The connections that are open.
@@ -84,6 +87,7 @@ impl Shared {
             coordinator,
             resp_port,
             security,
+            users_changed: watch::Sender::new(0),
             logins: Logins::default(),
             clients: Clients::new(places::of_clients("resp.max_clients", settings.max_clients)),
             in_flight: Arc::new(InFlight::new(settings.http_in_flight_bytes)),
@@ -111,6 +115,15 @@ impl Shared {
         let at_ms = unix_ms();
         let event = Event::new(at_ms, what, origin, [user, &request, &detail]);
         self.security.audit.note(event);
+    }
+
+    /// Has open connections look whom they are, where users were changed since this was called last.
+    pub fn follow_users(&self) {
+        let version = self.security.version();
+        let is_new = |told: &mut u64| std::mem::replace(told, version) != version;
+        if self.users_changed.send_if_modified(is_new) {
+            self.clients.list().iter().for_each(|client| client.look_whom());
+        }
     }
 
     /// Whether the node was told to stop: connections end after the batch that they answer.

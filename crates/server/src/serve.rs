@@ -533,6 +533,7 @@ async fn tick(shared: Arc<Shared>, certificates: Arc<[Arc<Watched<ServerConfig>>
     loop {
         second.tick().await;
         take_reset(&shared).await;
+        shared.follow_users();
         // Whoever replaces files is told what came of it before somebody connects.
         let watched = Arc::clone(&certificates);
         let read =

@@ -137,6 +137,13 @@ impl ClusterStatistics {
 }
 
 impl Coordinator {
+    /// The time, ms since 1970, as far as this node's clock is believed: after a step that other nodes do not
+    /// confirm, what it would say without that.
+    #[must_use]
+    pub fn believed_ms(&self) -> u64 {
+        self.shared().replication.clock.read_ms()
+    }
+
     /// Has this node tell others what its front end says of its process; asked for once.
     pub fn tell_process_figures(&self, figures: ProcessFigures) {
         // A second front end says the same.

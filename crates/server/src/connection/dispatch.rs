@@ -269,8 +269,11 @@ impl Connection {
         let user = self.state.principal.as_ref().map_or("", |it| &it.name);
         let named = (0..argv.len().min(3)).filter_map(|at| argv.get(at));
         let request: Vec<_> = named.map(String::from_utf8_lossy).collect();
-        let outcome = if matches!(reply, Reply::Error(_)) { "refused" } else { "done" };
-        self.state.note(What::Changed, user, request.join(" "), outcome.to_owned());
+        let (what, outcome) = match reply {
+            Reply::Error(_) => (What::NotChanged, "refused"),
+            _ => (What::Changed, "done"),
+        };
+        self.state.note(what, user, request.join(" "), outcome.to_owned());
     }
 
     fn ran(&self, entry: &Entry, took: Duration, reply: &Reply) {

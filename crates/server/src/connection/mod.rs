@@ -258,6 +258,11 @@ impl Connection {
 
     /// Waits for bytes.
     async fn read(&mut self) -> Result<(), End> {
+        if self.state.client.take_users_changed() {
+            // Who is nobody by now has as long to log in as who has just connected.
+            self.state.follow_users();
+            return Ok(());
+        }
         self.make_room();
         let room = self.input.capacity() - self.input.len();
         let login_by = self.stranger_since.map(|since| since + LOGIN_TIME);
@@ -270,7 +275,10 @@ impl Connection {
         let read = tokio::select! {
             biased;
             read = self.stream.read_buf(&mut self.input) => read,
-            () = self.state.client.killed() => return Err(End::Killed),
+            () = self.state.client.woken() => return match self.state.client.is_killed() {
+                true => Err(End::Killed),
+                false => Ok(()),
+            },
             () = late, if login_by.is_some() => return Ok(()),
         };
         let read = gone(read)?;

@@ -247,7 +247,8 @@ async fn answer(
         }
         outcome if is_change => {
             let status = outcome.as_ref().map_or_else(HttpStatus::status, |answer| answer.status);
-            note(What::Changed, format!("status {status}"));
+            let what = if status < 400 { What::Changed } else { What::NotChanged };
+            note(what, format!("status {status}"));
         }
         _ => {}
     }

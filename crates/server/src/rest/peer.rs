@@ -92,6 +92,14 @@ impl Peer {
         self.known_as.lock().as_deref() == Some(name)
     }
 
+    /// Forgets as whom it was known where that one is not there any more.
+    pub(crate) fn follow_users(&self, node: &Shared) {
+        let known_as = self.known_as.lock().clone();
+        if known_as.is_some_and(|name| !node.security.has(&name, node.coordinator.believed_ms())) {
+            self.know(None);
+        }
+    }
+
     /// Notes as whom it is known; none where what it showed was wrong, or was nothing.
     pub fn know(&self, name: Option<&str>) {
         if name.is_some() {

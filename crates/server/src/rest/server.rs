@@ -167,11 +167,13 @@ async fn serve(
     let bytes = peer::Bytes::new(stream, Arc::clone(&peer), Arc::clone(&rest.node));
     let service = service_fn(|request| Box::pin(respond(&rest, &peer, request)));
     let mut connection = builder.serve_connection(bytes, service);
-    let ended = {
+    let mut users = rest.node.users_changed.subscribe();
+    let ended = loop {
         let mut served = poll_fn(|context| connection.poll_without_shutdown(context));
         tokio::select! {
-            ended = &mut served => Some(ended),
-            _ = stopping.wait_for(|stop| *stop) => None,
+            ended = &mut served => break Some(ended),
+            _ = stopping.wait_for(|stop| *stop) => break None,
+            Ok(()) = users.changed() => peer.follow_users(&rest.node),
         }
     };
     let ended = match ended {
@@ -208,7 +210,7 @@ async fn serve_http_2(
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(PING_TIMEOUT);
     let bytes = peer::Bytes::new(stream, Arc::clone(&peer), Arc::clone(&rest.node));
-    let asked = Arc::clone(&peer);
+    let (asked, node) = (Arc::clone(&peer), Arc::clone(&rest.node));
     let service = service_fn(move |mut request: Request<Incoming>| {
         let peer = &asked;
         say_in_headers(&mut request);
@@ -219,9 +221,13 @@ async fn serve_http_2(
         })
     });
     let mut connection = pin!(builder.serve_connection(bytes, service));
-    let ended = tokio::select! {
-        ended = &mut connection => Some(ended),
-        _ = stopping.wait_for(|stop| *stop) => None,
+    let mut users = node.users_changed.subscribe();
+    let ended = loop {
+        tokio::select! {
+            ended = &mut connection => break Some(ended),
+            _ = stopping.wait_for(|stop| *stop) => break None,
+            Ok(()) = users.changed() => peer.follow_users(&node),
+        }
     };
     match ended {
         Some(ended) => Ok(ended?),

@@ -21,7 +21,7 @@ const KEPT_MAX: usize = 1000;
 const TEXT_CHARS_MAX: usize = 512;
 /// The names of the streams' files in the data folder.
 const FILES: [&str; 3] = ["audit_changes.json", "audit_logins.json", "audit_refused.json"];
-/// The stream of [`What::LoginFailed`] and [`What::Denied`].
+/// The stream of [`What::LoginFailed`], [`What::Denied`] and [`What::NotChanged`].
 const REFUSED: usize = 2;
 
 /// What happened.
@@ -35,6 +35,8 @@ pub enum What {
     Denied,
     /// Something was changed: users, roles, keys, settings, tables.
     Changed,
+    /// Something was to be changed and was not.
+    NotChanged,
 }
 
 impl What {
@@ -46,6 +48,7 @@ impl What {
             Self::LoginFailed => "authentication_failed",
             Self::Denied => "access_denied",
             Self::Changed => "changed",
+            Self::NotChanged => "change_refused",
         }
     }
 
@@ -54,7 +57,7 @@ impl What {
         match self {
             Self::Changed => 0,
             Self::LoggedIn => 1,
-            Self::LoginFailed | Self::Denied => REFUSED,
+            Self::LoginFailed | Self::Denied | Self::NotChanged => REFUSED,
         }
     }
 }
@@ -131,7 +134,7 @@ struct Book {
     kept: VecDeque<Event>,
     /// The file; none where nothing is written.
     file: Option<(PathBuf, File, u64)>,
-    /// Whether the last line could not be written, which was said.
+    /// Whether the last line could not be written, which was said. A part of it may be there.
     has_failed: bool,
 }
 
@@ -180,19 +183,26 @@ impl Audit {
     }
 
     fn write(&self, book: &mut Book, line: &[u8]) -> io::Result<()> {
+        let has_failed = book.has_failed;
         let Some((path, file, bytes)) = &mut book.file else { return Ok(()) };
         if *bytes > 0 && *bytes + line.len() as u64 > self.bytes_max {
+            // First of all: older files are not to go where none can be begun.
+            let beside = path.with_extension("new");
+            let (_, fresh, _) = begin(&beside)?;
             for number in (1..self.files_max).rev() {
                 let (from, to) = (older(path, number), older(path, number + 1));
                 if from.exists() {
                     fs::rename(from, to)?;
                 }
             }
-            // It is gone already where it could not be begun anew the last time.
             if path.exists() {
                 fs::rename(&*path, older(path, 1))?;
             }
-            (*path, *file, *bytes) = begin(path)?;
+            fs::rename(&beside, &*path)?;
+            (*file, *bytes) = (fresh, 0);
+        } else if has_failed {
+            file.write_all(b"\n")?;
+            *bytes += 1;
         }
         file.write_all(line)?;
         *bytes += line.len() as u64;
@@ -213,7 +223,8 @@ impl Audit {
     /// Who was turned away last, the newest first.
     #[must_use]
     pub fn refusals(&self) -> Vec<Event> {
-        self.books[REFUSED].lock().kept.iter().rev().cloned().collect()
+        let book = self.books[REFUSED].lock();
+        book.kept.iter().rev().filter(|it| it.what != What::NotChanged).cloned().collect()
     }
 
     /// Forgets what is kept in memory of logins and denials, as ACL LOG RESET asks.
@@ -270,6 +281,32 @@ mod tests {
         assert_eq!(audit.last(2)[0].request, "GET /29");
         audit.forget_refusals();
         assert!(audit.last(10).is_empty());
+    }
+
+    #[test]
+    fn no_file_goes_where_none_can_be_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = Audit::open(Some(folder.path()), 400, 3).unwrap();
+        let texts = || {
+            let names = ["", ".1", ".2", ".3"].map(|it| format!("audit_refused{it}.json"));
+            names.map(|name| fs::read_to_string(folder.path().join(name)).unwrap_or_default())
+        };
+        for number in 0..20 {
+            audit.note(event(&format!("GET /{number}")));
+        }
+        let before = texts();
+        assert!(before.iter().all(|text| !text.is_empty()));
+        // Nothing can be begun under that name.
+        let beside = folder.path().join("audit_refused.new");
+        fs::create_dir(&beside).unwrap();
+        for number in 20..40 {
+            audit.note(event(&format!("GET /{number}")));
+        }
+        let during = texts();
+        assert_eq!(during[1..], before[1..]);
+        fs::remove_dir(&beside).unwrap();
+        audit.note(event("GET /again"));
+        assert!(texts()[0].contains("GET /again") && texts()[1] == during[0]);
     }
 
     #[test]

@@ -195,6 +195,17 @@ impl Security {
         Ok(())
     }
 
+    /// Whether there is a user, or a key that holds, of a name that was shown.
+    #[must_use]
+    pub fn has(&self, name: &str, now_ms: u64) -> bool {
+        let directory = self.directory();
+        let is_first = || {
+            [Via::Settings, Via::Anonymous].iter().any(|via| directory.first(name, via).is_some())
+        };
+        let is_key = || directory.of_key(name).is_some() && self.keys.known(name, now_ms).is_ok();
+        directory.named(name).is_some() || is_first() || is_key()
+    }
+
     /// Who somebody is that says nothing of itself; none where everybody has to.
     #[must_use]
     pub fn anonymous(&self) -> Option<Arc<Principal>> {

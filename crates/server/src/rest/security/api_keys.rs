@@ -77,12 +77,12 @@ async fn made(call: &Call, spec: KeySpec) -> Result<Answer, Error> {
         KeysError::Faults(faults) => {
             validation(&faults.iter().map(String::as_str).collect::<Vec<_>>())
         }
-        KeysError::TooMany(count) => Error::illegal_argument(format!(
-            "there are {count} keys that neither were invalidated nor have expired"
-        )),
-        KeysError::TooManyOfUser(count) => Error::illegal_argument(format!(
-            "the user has {count} keys that neither were invalidated nor have expired"
-        )),
+        KeysError::TooMany => Error::illegal_argument(
+            "there are 1000 keys, or 4mb of them, that neither were invalidated nor have expired",
+        ),
+        KeysError::TooManyOfUser => Error::illegal_argument(
+            "the user has 200 keys, or 512kb of them, that neither were invalidated nor have expired",
+        ),
         KeysError::Failed(error) => error,
     })?;
     let mut answer = json!({ "id": key.id, "name": key.name });

@@ -13,9 +13,12 @@ use serde_json::Value;
 use super::key::{Credential, DRAWN_BYTES, Key, KeySpec};
 use crate::security::store::{ATTEMPTS_MAX, Changes, KEYS, Store, others_change};
 
-/// The most keys that are kept, those that ended included: of users, and of followers.
+/// The keys that are kept, those that ended included: of users, and as many of followers. Each change of one has every
+/// node read all of them.
+const OF_ALL: Room = Room { count: KEYS_MAX, bytes: 4 << 20 };
+/// Those of them that one user has.
+const OF_USER: Room = Room { count: KEYS_OF_USER_MAX, bytes: 512 << 10 };
 const KEYS_MAX: usize = 1000;
-/// The most of them that one user has.
 const KEYS_OF_USER_MAX: usize = 200;
 /// The most keys that ended a week ago which go with a new one.
 const OLD_MAX: usize = 100;
@@ -27,10 +30,10 @@ const ENDED_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
 pub enum KeysError {
     /// What was asked for makes no sense; each fault in words.
     Faults(Vec<String>),
-    /// There are so many that have not ended.
-    TooMany(usize),
-    /// Its user has so many that have not ended.
-    TooManyOfUser(usize),
+    /// There are too many that have not ended, or too large ones.
+    TooMany,
+    /// Its user has too many, or too large ones.
+    TooManyOfUser,
     /// The metadata cannot be read or written.
     Failed(Error),
 }
@@ -205,43 +208,66 @@ fn put(key: &Key) -> Result<(String, Option<Value>), Error> {
     Ok((key.id.clone(), Some(value)))
 }
 
+/// How many keys there may be, and how many bytes as they are kept.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    count: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// The keys that go so that one more fits: of `keys`, each with its bytes, the first that have ended. None where
+    /// that does not do.
+    fn make<'a>(
+        self,
+        keys: impl Iterator<Item = &'a (Key, usize)>,
+        bytes: usize,
+        now_ms: u64,
+    ) -> Option<Vec<String>> {
+        let keys: Vec<_> = keys.collect();
+        let mut left = Self {
+            count: keys.len() + 1,
+            bytes: keys.iter().fold(bytes, |sum, (_, bytes)| sum.saturating_add(*bytes)),
+        };
+        let mut gone = Vec::new();
+        for (key, bytes) in keys {
+            if left.count <= self.count && left.bytes <= self.bytes {
+                break;
+            }
+            key.ended_ms(now_ms)?;
+            (left.count, left.bytes) = (left.count - 1, left.bytes - bytes);
+            gone.push(key.id.clone());
+        }
+        (left.count <= self.count && left.bytes <= self.bytes).then_some(gone)
+    }
+}
+
 /// The keys that go so that there is room for one more.
 fn make_room(kept: Vec<Key>, one: &Key, now_ms: u64) -> Result<Vec<String>, KeysError> {
+    let bytes_of = |key: &Key| serde_json::to_vec(key).map_or(usize::MAX, |json| json.len());
     // Those of users and those of followers have room of their own.
     let alike = kept.into_iter().filter(|key| key.owner.is_some() == one.owner.is_some());
-    let mut alike: Vec<Key> = alike.collect();
+    let with_bytes = |key: Key| {
+        let bytes = bytes_of(&key);
+        (key, bytes)
+    };
+    let mut alike: Vec<_> = alike.map(with_bytes).collect();
     let is_own = |key: &Key| one.owner.as_ref().is_some_and(|owner| key.is_of(&owner.user));
     // Its own go first, what has not ended last.
-    alike.sort_by_key(|key| match key.ended_ms(now_ms) {
+    alike.sort_by_key(|(key, _)| match key.ended_ms(now_ms) {
         Some(ended_ms) => (false, !is_own(key), ended_ms),
         None => (true, false, 0),
     });
+    let bytes = bytes_of(one);
     let mut gone = Vec::new();
     if one.owner.is_some() {
-        let own = alike.iter().filter(|key| is_own(key));
-        let too_many = (own.clone().count() + 1).saturating_sub(KEYS_OF_USER_MAX);
-        gone.extend(ended(own, too_many, now_ms));
-        if gone.len() < too_many {
-            return Err(KeysError::TooManyOfUser(KEYS_OF_USER_MAX));
-        }
+        let own = alike.iter().filter(|(key, _)| is_own(key));
+        gone = OF_USER.make(own, bytes, now_ms).ok_or(KeysError::TooManyOfUser)?;
     }
-    alike.retain(|key| !gone.contains(&key.id));
-    let too_many = (alike.len() + 1).saturating_sub(KEYS_MAX);
-    let of_all: Vec<String> = ended(alike.iter(), too_many, now_ms).collect();
-    if of_all.len() < too_many {
-        return Err(KeysError::TooMany(KEYS_MAX));
-    }
+    let others = alike.iter().filter(|(key, _)| !gone.contains(&key.id));
+    let of_all = OF_ALL.make(others, bytes, now_ms).ok_or(KeysError::TooMany)?;
     gone.extend(of_all);
     Ok(gone)
-}
-
-/// The first `count` of some keys, as far as they have ended.
-fn ended<'a>(
-    keys: impl Iterator<Item = &'a Key>,
-    count: usize,
-    now_ms: u64,
-) -> impl Iterator<Item = String> {
-    keys.take(count).filter(move |key| key.ended_ms(now_ms).is_some()).map(|key| key.id.clone())
 }
 
 /// Whether it ended so long ago that it need not be shown any more.
@@ -326,7 +352,7 @@ mod tests {
         }
         assert!(matches!(
             keys.make(spec("x"), &drawn(KEYS_MAX), 1009).await,
-            Err(KeysError::TooMany(KEYS_MAX))
+            Err(KeysError::TooMany)
         ));
         // One that ended makes room, though it is not old.
         keys.make(spec("x"), &drawn(KEYS_MAX), 1010).await.unwrap();
@@ -351,39 +377,69 @@ mod tests {
         };
         make(of("bob", Some(1)), 10).await.unwrap();
         // Those of one that end at once push out its own alone.
-        for _ in 0..2 * KEYS_OF_USER_MAX {
-            make(of("ann", Some(1)), 20).await.unwrap();
-            make(of("ann", Some(1)), 30).await.unwrap();
+        for at_ms in 20..20 + 4 * KEYS_OF_USER_MAX as u64 {
+            make(of("ann", Some(1)), at_ms).await.unwrap();
         }
         let count = |user: &str| keys.all().unwrap().iter().filter(|it| it.is_of(user)).count();
         assert_eq!((count("bob"), count("ann")), (1, KEYS_OF_USER_MAX));
         for _ in 0..KEYS_OF_USER_MAX {
-            make(of("ann", None), 40).await.unwrap();
+            make(of("ann", None), 1_040).await.unwrap();
         }
-        assert!(matches!(
-            make(of("ann", None), 50).await,
-            Err(KeysError::TooManyOfUser(KEYS_OF_USER_MAX))
-        ));
-        make(of("bob", None), 50).await.unwrap();
+        assert!(matches!(make(of("ann", None), 1_050).await, Err(KeysError::TooManyOfUser)));
+        make(of("bob", None), 1_050).await.unwrap();
         let which = Which { user: Some("ann".to_owned()), ..Which::default() };
-        keys.invalidate(&which, 60).await.unwrap();
-        make(of("ann", None), 70).await.unwrap();
+        keys.invalidate(&which, 1_060).await.unwrap();
+        make(of("ann", None), 1_070).await.unwrap();
         assert_eq!((count("bob"), count("ann")), (2, KEYS_OF_USER_MAX));
         // Where all places are taken, an own one that ended goes before an older one of another.
         for user in ["c", "d", "e"] {
             for _ in 0..KEYS_OF_USER_MAX {
-                make(of(user, None), 80).await.unwrap();
+                make(of(user, None), 1_080).await.unwrap();
             }
         }
         while keys.all().unwrap().len() < KEYS_MAX {
-            make(of("f", Some(1)), 90).await.unwrap();
+            make(of("f", Some(1)), 1_090).await.unwrap();
         }
-        make(of("f", None), 100).await.unwrap();
+        make(of("f", None), 1_100).await.unwrap();
         assert_eq!((count("bob"), count("ann")), (2, KEYS_OF_USER_MAX));
         assert_eq!(keys.all().unwrap().len(), KEYS_MAX);
         // Who has none that ended takes the place of the one that ended first.
-        make(of("g", None), 110).await.unwrap();
+        make(of("g", None), 1_110).await.unwrap();
         assert_eq!((count("bob"), count("g")), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn large_keys_are_few() {
+        let keys = keys();
+        let of = |user: &str, expires_after_ms| KeySpec {
+            owner: Some(Owner { user: user.to_owned(), ..Owner::default() }),
+            metadata: [("m".to_owned(), Value::from("x".repeat(15 << 10)))].into_iter().collect(),
+            expires_after_ms,
+            ..spec("x")
+        };
+        let mut made = 0;
+        let mut make = async |user: &str, expires_after_ms, now_ms| {
+            made += 1;
+            keys.make(of(user, expires_after_ms), &drawn(made), now_ms).await.map(drop)
+        };
+        let count = || keys.all().unwrap().len();
+        while make("ann", Some(10), 10).await.is_ok() {
+            assert!(count() < KEYS_OF_USER_MAX);
+        }
+        let most = count();
+        assert!((most + 1) * (15 << 10) > OF_USER.bytes - (15 << 10), "{most}");
+        assert!(matches!(make("ann", None, 10).await, Err(KeysError::TooManyOfUser)));
+        make("bob", None, 10).await.unwrap();
+        // Those that ended make room.
+        make("ann", None, 20).await.unwrap();
+        assert_eq!(count(), most + 1);
+        let mut user = 0;
+        while make(&format!("u{user}"), None, 20).await.is_ok() {
+            user += 1;
+            assert!(user < KEYS_MAX);
+        }
+        assert!(keys.all().unwrap().iter().all(|key| key.ended_ms(20).is_none()));
+        assert!(matches!(make("u", None, 20).await, Err(KeysError::TooMany)));
     }
 
     #[tokio::test]
