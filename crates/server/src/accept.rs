@@ -8,9 +8,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::Time;
+use plimsoll_base::time::Instant;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, sleep};
 
 /// The pause after the system refused to hand one over, mostly for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -27,8 +28,8 @@ pub(crate) struct Acceptor {
 
 impl Acceptor {
     /// `whose` says what connections these are, in messages.
-    pub(crate) fn new(listener: TcpListener, whose: &'static str) -> Self {
-        Self { listener, refusals: Refusals::new(whose) }
+    pub(crate) fn new(listener: TcpListener, whose: &'static str, time: &Time) -> Self {
+        Self { listener, refusals: Refusals::new(whose, time) }
     }
 
     /// Who connects next.
@@ -41,7 +42,7 @@ impl Acceptor {
                 },
                 Err(error) => {
                     self.refusals.say(None, &error);
-                    sleep(PAUSE).await;
+                    self.refusals.time.sleep(PAUSE).await;
                 }
             }
         }
@@ -54,23 +55,23 @@ impl Acceptor {
 }
 
 /// What was refused last, so that not each refusal is a line in the log.
-#[derive(Debug)]
 pub(crate) struct Refusals {
     whose: &'static str,
+    time: Time,
     said: Mutex<Option<Instant>>,
 }
 
 impl Refusals {
     /// Of connections of this kind.
-    pub(crate) fn new(whose: &'static str) -> Self {
-        Self { whose, said: Mutex::new(None) }
+    pub(crate) fn new(whose: &'static str, time: &Time) -> Self {
+        Self { whose, time: time.clone(), said: Mutex::new(None) }
     }
 
     /// Logs a refusal, unless another was within a second.
     pub(crate) fn say(&self, remote: Option<SocketAddr>, why: &dyn Display) {
-        let mut said = self.said.lock();
-        if said.is_none_or(|at| at.elapsed() >= SAY_PAUSE) {
-            *said = Some(Instant::now());
+        let (now, mut said) = (self.time.now(), self.said.lock());
+        if said.is_none_or(|at| now - at >= SAY_PAUSE) {
+            *said = Some(now);
             drop(said);
             let remote = remote.map(tracing::field::display);
             tracing::warn!(remote, %why, "refused: a connection or question of {}", self.whose);

@@ -459,7 +459,7 @@ async fn accept(
     shared: Arc<Shared>,
     workers: Arc<Workers>,
 ) {
-    let acceptor = Acceptor::new(listener, "clients of RESP (resp.max_clients)");
+    let acceptor = Acceptor::new(listener, "clients of RESP (resp.max_clients)", door.time());
     loop {
         let (stream, remote) = acceptor.next().await;
         let welcomed = welcome((stream, remote), &acceptor, &door, &shared, &workers);
@@ -529,6 +529,7 @@ async fn tick(shared: Arc<Shared>, certificates: Arc<[Arc<Watched<ServerConfig>>
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut commands, mut at) = (shared.usage.total(), Instant::now());
+    let tasks = Tasks::of_the_machine();
     let mut faults = 0;
     loop {
         second.tick().await;
@@ -536,8 +537,7 @@ async fn tick(shared: Arc<Shared>, certificates: Arc<[Arc<Watched<ServerConfig>>
         shared.follow_users();
         // Whoever replaces files is told what came of it before somebody connects.
         let watched = Arc::clone(&certificates);
-        let read =
-            tokio::task::spawn_blocking(move || watched.iter().for_each(|it| drop(it.get())));
+        let read = tasks.blocking(move || watched.iter().for_each(|it| drop(it.get())));
         if let Err(error) = read.await {
             tracing::error!(%error, "certificates are not looked at");
         }

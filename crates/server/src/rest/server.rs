@@ -112,7 +112,7 @@ async fn accept(
     door: Arc<Door>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let acceptor = Acceptor::new(listener, "clients of REST (http.max_clients)");
+    let acceptor = Acceptor::new(listener, "clients of REST (http.max_clients)", door.time());
     loop {
         let (stream, remote) = tokio::select! {
             accepted = acceptor.next() => accepted,

@@ -33,7 +33,7 @@ pub(super) fn incoming(
     let places = Places::new(within_files(CONNECTIONS_MAX, SHARES_OF_NODES));
     let door = Arc::new(door);
     let passing = FuturesUnordered::new();
-    let acceptor = Acceptor::new(listener, "other nodes");
+    let acceptor = Acceptor::new(listener, "other nodes", door.time());
     unfold((acceptor, places, passing), move |(acceptor, places, mut passing)| {
         let door = Arc::clone(&door);
         async move {

@@ -82,6 +82,12 @@ impl Door {
         Self { is_optional, ..self }
     }
 
+    /// The time that its handshakes are bounded by.
+    #[must_use]
+    pub fn time(&self) -> &Time {
+        &self.time
+    }
+
     /// Its certificate, where there is TLS.
     #[must_use]
     pub fn watched(&self) -> Option<Arc<Watched<ServerConfig>>> {

@@ -124,6 +124,12 @@ impl<T> Watched<T> {
         Ok(Self { used_for, files, time: time.clone(), make: Box::new(make), current, state })
     }
 
+    /// The time that it looks at its files by.
+    #[must_use]
+    pub fn time(&self) -> &Time {
+        &self.time
+    }
+
     /// The value of the files as they were at the last look, which is now where the one before is a
     /// second old. Files that do not do leave the value as it is; that is logged once. While one looks, which
     /// may take long where files are not on this machine, others have the value that there was.

@@ -199,6 +199,8 @@ impl AsyncWrite for Connection {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_base::Time;
+
     use super::*;
     use crate::places::Places;
 
@@ -207,7 +209,11 @@ mod tests {
         let strangers = Places::new(1);
         let remote: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let place = strangers.take(remote.ip()).unwrap();
-        let standing = Standing::new(remote, place, Arc::new(Refusals::new("a test")));
+        let standing = Standing::new(
+            remote,
+            place,
+            Arc::new(Refusals::new("a test", &Time::of_the_machine())),
+        );
         let start = standing.0.started;
         let at = |second| start + Duration::from_secs(second);
         assert_eq!(standing.until(at(9)), start + KEY_TIME);

@@ -33,15 +33,16 @@ pub(super) fn incoming(
     tls: Arc<Watched<ServerConfig>>,
 ) -> impl Stream<Item = io::Result<Connection>> {
     let (ready, taken) = mpsc::channel(WAITING_MAX);
+    let time = tls.time().clone();
     let most = within_files(CONNECTIONS_MAX, SHARES_OF_CLUSTERS);
     let door = Arc::new(Door {
         tls,
         room: Arc::new(Semaphore::new(most)),
         strangers: Places::new((most / STRANGERS_PART).max(1)),
-        refusals: Arc::new(Refusals::new(WHOSE)),
+        refusals: Arc::new(Refusals::new(WHOSE, &time)),
     });
     tokio::spawn(async move {
-        let acceptor = Acceptor::new(listener, WHOSE);
+        let acceptor = Acceptor::new(listener, WHOSE, &time);
         tokio::select! {
             () = door.accept(&acceptor, &ready) => {}
             () = ready.closed() => {}
