@@ -114,7 +114,7 @@ pub(crate) struct Counters {
 
 /// How an indexer's index stands.
 enum IndexState {
-    Open(Work),
+    Open(Box<Work>),
     /// It broke off in the middle and could not be opened anew: what it has of the last touches is
     /// not known. It is opened before it is read, written or copied again.
     Unopened,
@@ -168,7 +168,7 @@ impl Indexer {
             dir: dir.to_owned(),
             store: store.clone(),
             metadata: RwLock::new(Arc::clone(metadata)),
-            work: Mutex::new(IndexState::Open(work)),
+            work: Mutex::new(IndexState::Open(Box::new(work))),
             view: RwLock::new(None),
             refreshed: watch::Sender::new(0),
             is_behind: AtomicBool::new(true),
@@ -271,7 +271,7 @@ impl Indexer {
             if let Some(why) = damage {
                 self.note_lost(why);
             }
-            *held = IndexState::Open(opened);
+            *held = IndexState::Open(Box::new(opened));
         }
         Ok(held.open())
     }
@@ -608,7 +608,7 @@ pub(crate) fn indexer_of(partition: &Partition) -> Option<&Indexer> {
 impl IndexState {
     fn open(&mut self) -> Option<&mut Work> {
         match self {
-            Self::Open(work) => Some(work),
+            Self::Open(work) => Some(work.as_mut()),
             Self::Unopened | Self::Closed => None,
         }
     }
