@@ -335,17 +335,22 @@ def test_noise_on_the_port_harms_nobody(clusters):
     assert "refused: a connection or question of other clusters" in "".join(clusters.leader.output)
 
 
+def stranger_to(port, number):
+    """A connection from one of several addresses: each has room for 16 strangers."""
+    return socket.create_connection(("127.0.0.1", port), source_address=(f"127.0.0.{2 + number // 16}", 0))
+
+
 def test_strangers_are_few_and_do_not_stay(clusters):
     _, path = clusters.make_key("*")
     clusters.connect("west", credentials_file=str(path))
     clusters.await_connected("west")
     context = ssl.create_default_context(cafile=clusters.certificates.path("ca.crt"))
     with contextlib.ExitStack() as stack:
-        connect = lambda: stack.enter_context(socket.create_connection(("127.0.0.1", clusters.port)))
-        silent = [connect() for _ in range(40)]
-        shaken = [context.wrap_socket(connect(), server_hostname="127.0.0.1") for _ in range(20)]
+        connect = lambda number: stack.enter_context(stranger_to(clusters.port, number))
+        silent = [connect(number) for number in range(40)]
+        shaken = [context.wrap_socket(connect(number), server_hostname="127.0.0.1") for number in range(40, 60)]
         [stack.enter_context(connection) for connection in shaken]
-        many = [connect() for _ in range(60)]
+        many = [connect(number) for number in range(60)]
         # Who was let in before is served meanwhile.
         tables(clusters, "west")
         for connection in [*many, *silent, *shaken]:
@@ -377,8 +382,8 @@ def test_strangers_that_read_nothing_do_not_stay(clusters):
 
     with contextlib.ExitStack() as stack:
         strangers = []
-        for _ in range(64):
-            plain = stack.enter_context(socket.create_connection(("127.0.0.1", clusters.port)))
+        for number in range(64):
+            plain = stack.enter_context(stranger_to(clusters.port, number))
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             stranger = stack.enter_context(context.wrap_socket(plain, server_hostname="127.0.0.1"))
             stranger.sendall(preface)
