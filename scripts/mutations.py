@@ -34,7 +34,7 @@ MUTATIONS = {
     ),
     "A3: a trim that overtook a reader stops the group": (
         "crates/cluster/src/replication/applier/worker.rs",
-        "            self.context.fell_behind.tell(&error.to_string());\n",
+        "            self.context.reopening.tell(&error.to_string());\n",
         "",
     ),
     "a copy of an index that is opened again notes no changes unless its rows say so": (

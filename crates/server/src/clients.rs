@@ -40,10 +40,8 @@ pub struct Client {
     queued: AtomicUsize,
     /// The last command's position among all commands, plus one; 0 before the first.
     command: AtomicUsize,
-    killed: AtomicBool,
     /// Users were changed since it looked last whom it is.
     users_changed: AtomicBool,
-    woken: Notify,
     place: Place,
 }
 
@@ -110,14 +108,13 @@ impl Client {
 
     /// Tells its task to end; a batch that is running is answered first.
     pub fn kill(&self) {
-        self.killed.store(true, Relaxed);
-        self.woken.notify_one();
+        self.place.end();
     }
 
     /// Has its task look whom it is, also where nothing comes from the client.
     pub fn look_whom(&self) {
         self.users_changed.store(true, Relaxed);
-        self.woken.notify_one();
+        self.place.wake();
     }
 
     /// Whether it is to look whom it is; asked once.
@@ -128,20 +125,18 @@ impl Client {
 
     /// Completes when it may have been told something.
     pub fn woken(&self) -> impl Future<Output = ()> + '_ {
-        self.woken.notified()
+        self.place.woken()
     }
 
     /// Whether it was told to end.
     #[must_use]
     pub fn is_killed(&self) -> bool {
-        self.killed.load(Relaxed)
+        self.place.is_ended()
     }
 
     /// Completes when it is told to end.
-    pub async fn killed(&self) {
-        while !self.is_killed() {
-            self.woken.notified().await;
-        }
+    pub fn killed(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.place.ended()
     }
 
     /// Its line of CLIENT LIST: the fields of Redis that have a meaning here.
@@ -289,9 +284,7 @@ impl Clients {
             protocol: AtomicU8::new(2),
             queued: AtomicUsize::new(0),
             command: AtomicUsize::new(0),
-            killed: AtomicBool::new(false),
             users_changed: AtomicBool::new(false),
-            woken: Notify::new(),
             place,
         });
         self.open.lock().insert(client.id, Arc::clone(&client));

@@ -134,7 +134,7 @@ pub fn serve(settings: Settings) -> Result<(), ServeError> {
     match served {
         Ok(End::Stop) => Ok(()),
         Ok(End::OpenAnew(_)) => Err(begin_again().into()),
-        Err(ServeError::Open(OpenError::FellBehind(why))) => {
+        Err(ServeError::Open(OpenError::Reopen(why))) => {
             tracing::warn!(why, "the node is opened anew");
             Err(begin_again().into())
         }
@@ -246,7 +246,7 @@ async fn run(mut settings: Settings) -> Result<End, ServeError> {
     let end = tokio::select! {
         _ = term.recv() => End::Stop,
         _ = interrupt.recv() => End::Stop,
-        why = node.fell_behind() => End::OpenAnew(why),
+        why = node.reopening() => End::OpenAnew(why),
     };
     let clients = shared.clients.count() + rest.connections();
     tracing::info!(?end, clients, "draining");

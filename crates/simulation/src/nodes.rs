@@ -236,7 +236,7 @@ async fn serve(
                 let following = followers.as_ref().map(|it| it.following().clone());
                 let tasks = world.tasks.clone();
                 network.listen(&address, Services { tasks, coordinator, leading, following });
-                let why = node.fell_behind().await;
+                let why = node.reopening().await;
                 tracing::info!(why, "the node is opened anew");
                 network.leave(&address);
                 if let Some(followers) = followers {

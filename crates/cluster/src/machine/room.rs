@@ -3,6 +3,7 @@
 //! up, what makes the store larger is refused; reads, removals and flushes go on, so that space can
 //! be made. How the log answers to a disk that is full all the same is the log's.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -24,6 +25,9 @@ pub(crate) struct Room {
     looked_at: AtomicU64,
 }
 
+/// The file that is written to see whether the disk takes it, and its bytes.
+const TRIED: &str = "room.tried";
+const TRIED_BYTES: usize = 4096;
 /// It is looked at again after so many bytes of records.
 const LOOK_BYTES: u64 = 2 << 20;
 
@@ -52,6 +56,19 @@ impl Room {
                 false => tracing::info!(%dir, free_bytes, "the disk has room again"),
             }
         }
+    }
+
+    /// Writes a file there and takes it away again.
+    ///
+    /// # Errors
+    /// Whatever the disk says.
+    pub(crate) fn try_write(&self) -> io::Result<()> {
+        let path = self.dir.join(TRIED);
+        // One that was left behind.
+        let _ = self.disk.remove(&path);
+        self.disk.write_new(&path, &[0; TRIED_BYTES])?;
+        self.disk.sync(&path)?;
+        self.disk.remove(&path)
     }
 
     /// Whether it is to be looked at, so many bytes of records having been applied; says so once.

@@ -22,9 +22,12 @@ const INTERVAL: Duration = Duration::from_millis(250);
 const SWEEP_INTERVAL: Duration = Duration::from_millis(1);
 /// How soon again stores are tried that could not write their files.
 const RESUME_INTERVAL: Duration = Duration::from_secs(2);
-/// A store of a cluster that failed for so long though there was room is given up, and its copy made anew:
-/// RocksDB goes on after a full disk, but not after every error of a disk.
+/// A store that failed for so long though there was room is given up: RocksDB goes on after a full disk, but not after
+/// every error, and not where it could open no file. Its copy is made anew from another; without one, the node is
+/// opened anew.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(60);
+/// A node runs for so long before it is opened anew for a store's sake: what fails may do so again.
+const REOPEN_AFTER: Duration = Duration::from_secs(600);
 /// What is to be free beside a store's rows for it to be tried again, bytes.
 const RESUME_FREE_BYTES: u64 = 4 << 20;
 
@@ -36,7 +39,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Role> {
 }
 
 async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping, session: ClientSession) {
-    let mut resumes = Resumes::default();
+    let mut resumes = Resumes { began_at: time.now(), ..Resumes::default() };
     let mut sweeps = Sweeps::new(session);
     let (mut interval, mut looked_at) = (INTERVAL, None::<Instant>);
     while !stopping.told_within(&time, interval).await {
@@ -60,6 +63,8 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping, session: 
 /// Stores that could not write their files, and are tried again.
 #[derive(Default)]
 struct Resumes {
+    /// When the node was opened.
+    began_at: Instant,
     tried_at: Option<Instant>,
     /// Since when each has failed although there was room.
     failing: BTreeMap<PartitionId, Instant>,
@@ -72,11 +77,11 @@ impl Resumes {
         if self.tried_at.is_some_and(|at| now - at < RESUME_INTERVAL) {
             return;
         }
-        let partitions = shared.tables.partitions();
-        let failed = |it: &&Arc<Partition>| it.store.has_failed();
-        self.failing.retain(|id, _| partitions.iter().filter(failed).any(|it| it.id == *id));
-        let all = partitions.iter().chain(std::iter::once(&shared.metadata));
-        for partition in all.filter(failed) {
+        let mut partitions = shared.tables.partitions();
+        partitions.push(Arc::clone(&shared.metadata));
+        partitions.retain(|it| it.store.has_failed());
+        self.failing.retain(|id, _| partitions.iter().any(|it| it.id == *id));
+        for partition in partitions {
             if !shared.replication.room.has(partition.store.unflushed_bytes() + RESUME_FREE_BYTES) {
                 continue;
             }
@@ -89,11 +94,28 @@ impl Resumes {
                     let since = *self.failing.entry(partition.id).or_insert(now);
                     let for_s = (now - since).as_secs();
                     tracing::warn!(partition = %partition.id, for_s, %error, "files cannot be written");
-                    if now - since >= GIVEN_UP_AFTER && is_elsewhere(shared, partition) {
-                        let why = format!("files cannot be written, though there is room: {error}");
-                        partition.note(&StoreError::Damaged(why));
+                    if now - since >= GIVEN_UP_AFTER {
+                        self.give_up(shared, &partition, &error, now);
                     }
                 }
+            }
+        }
+    }
+
+    fn give_up(&self, shared: &Shared, partition: &Partition, error: &StoreError, now: Instant) {
+        let replication = &shared.replication;
+        if is_elsewhere(shared, partition) {
+            let why = format!("files cannot be written, though there is room: {error}");
+            partition.note(&StoreError::Damaged(why));
+        } else if now - self.began_at >= REOPEN_AFTER && replication.reopening.why().is_none() {
+            match replication.room.try_write() {
+                Ok(()) => {
+                    let id = partition.id;
+                    replication.reopening.tell(&format!(
+                        "the files of {id} cannot be written, though the disk takes others: {error}"
+                    ));
+                }
+                Err(error) => tracing::warn!(%error, "the disk takes no file"),
             }
         }
     }

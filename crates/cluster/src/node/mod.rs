@@ -108,10 +108,10 @@ impl Node {
         Arc::clone(&self.leading)
     }
 
-    /// Waits until this node has to be closed and opened anew, and says why: while it stood still,
-    /// the log went on without it. It answers what it can until then.
-    pub fn fell_behind(&self) -> impl Future<Output = String> + Send + use<> {
-        let told = self.shared.replication.fell_behind.clone();
+    /// Waits until this node has to be closed and opened anew, and says why: the log went on without it while it
+    /// stood still, or a store writes no files until it is opened. It answers what it can until then.
+    pub fn reopening(&self) -> impl Future<Output = String> + Send + use<> {
+        let told = self.shared.replication.reopening.clone();
         async move { told.told().await }
     }
 

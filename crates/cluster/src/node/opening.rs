@@ -38,11 +38,11 @@ use crate::recovery::{self, Checkpoints};
 use crate::replication::advance::advance;
 use crate::replication::applier::{ApplierContext, GroupStart};
 use crate::replication::barrier::{Barrier, NOBODY};
-use crate::replication::fell_behind::FellBehind;
 use crate::replication::groups::{Begin, Demand, HeldGroups, begin, kept};
 use crate::replication::log_engine::OpenLog;
 use crate::replication::partition::Partition;
 use crate::replication::reading;
+use crate::replication::reopening::Reopening;
 use crate::replication::session::SessionPool;
 use crate::replication::tables::{Copies, Table, Tables};
 use crate::replication::tail::{GroupTail, Tail};
@@ -323,7 +323,7 @@ impl Opening {
             log: Arc::clone(&self.log.log),
             applied_bytes: Arc::default(),
             version: Arc::clone(&self.version),
-            fell_behind: FellBehind::default(),
+            reopening: Reopening::default(),
             world: self.world.clone(),
             chance: Arc::clone(&chance),
         };
@@ -347,7 +347,7 @@ impl Opening {
             barriers,
             durable: Mutex::default(),
             version: self.version,
-            fell_behind: context.fell_behind.clone(),
+            reopening: context.reopening.clone(),
             is_stopping: Arc::new(AtomicBool::new(false)),
             groups: Arc::new(HeldGroups::new(context)),
         };
@@ -639,8 +639,8 @@ async fn catch_up(
         if let Some(fault) = fault {
             return Err(OpenError::Mismatch(fault));
         }
-        if let Some(why) = shared.replication.fell_behind.why() {
-            return Err(OpenError::FellBehind(why));
+        if let Some(why) = shared.replication.reopening.why() {
+            return Err(OpenError::Reopen(why));
         }
         if time.now() - told_at >= PROGRESS_INTERVAL {
             tracing::info!(groups = left, "the log is being replayed");

@@ -70,9 +70,9 @@ pub enum OpenError {
     /// The log cannot be opened or read.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The log went on while the node was being opened: it has to be opened anew.
-    #[error("the log went on without the node: {0}")]
-    FellBehind(String),
+    /// While the node was being opened, it turned out that it has to be opened anew, mostly because the log went on.
+    #[error("the node has to be opened anew: {0}")]
+    Reopen(String),
     /// The metadata here cannot be read.
     #[error(transparent)]
     Metadata(#[from] MetadataError),

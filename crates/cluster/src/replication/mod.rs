@@ -15,7 +15,7 @@
 //! | [`index`] | the index over the documents of a partition, as who keeps the partition sees it |
 //! | [`version`] | the cluster's version, taken over and raised |
 //! | [`tables`], [`partition`] | the tables as this node knows them; a replica as all others see it |
-//! | [`fell_behind`] | the log went on without this node |
+//! | [`reopening`] | why this node has to be opened anew, if it has to |
 
 pub(crate) mod advance;
 pub(crate) mod applier;
@@ -25,7 +25,6 @@ pub(crate) mod catch_up;
 pub(crate) mod clock;
 pub(crate) mod digest;
 pub(crate) mod durable;
-pub(crate) mod fell_behind;
 pub(crate) mod gather;
 pub(crate) mod groups;
 pub(crate) mod index;
@@ -35,6 +34,7 @@ pub(crate) mod partition;
 pub(crate) mod proposing;
 pub(crate) mod reading;
 pub(crate) mod reads;
+pub(crate) mod reopening;
 mod service;
 pub(crate) mod session;
 pub(crate) mod settle;

@@ -17,10 +17,10 @@ use crate::metadata::version::ClusterVersion;
 use crate::replication::barrier::Barrier;
 use crate::replication::clock::OwnClock;
 use crate::replication::durable::Durable;
-use crate::replication::fell_behind::FellBehind;
 use crate::replication::groups::HeldGroups;
 use crate::replication::lead::Lead;
 use crate::replication::partition::Partition;
+use crate::replication::reopening::Reopening;
 use crate::replication::session::SessionPool;
 use crate::replication::tables::{Copies, Tables};
 use crate::replication::tail::GroupTail;
@@ -57,7 +57,7 @@ pub(crate) struct Replication {
     pub durable: Mutex<Durable>,
     pub version: Arc<ClusterVersion>,
     /// Whether this node has to be opened anew.
-    pub fell_behind: FellBehind,
+    pub reopening: Reopening,
     pub is_stopping: Arc<AtomicBool>,
 }
 

@@ -14,11 +14,11 @@ impl Replication {
         let version = metadata::version(&self.metadata)?;
         self.version.raise(version);
         if let Some(why) = refusal(version) {
-            self.fell_behind.tell(&why);
+            self.reopening.tell(&why);
         }
         let is_decided = self.version.allows(BUDGETS);
         if is_decided && self.version.take_stopped() {
-            self.fell_behind.tell("a partition stopped at what the cluster's version now decides");
+            self.reopening.tell("a partition stopped at what the cluster's version now decides");
         }
         Ok(())
     }

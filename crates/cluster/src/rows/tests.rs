@@ -25,9 +25,9 @@ use crate::metadata::version::{ClusterVersion, KNOWN};
 use crate::recovery::Checkpoints;
 use crate::replication::applier::{ApplierContext, GroupStart};
 use crate::replication::barrier::Barrier;
-use crate::replication::fell_behind::FellBehind;
 use crate::replication::groups::HeldGroups;
 use crate::replication::log_engine::LogSettings;
+use crate::replication::reopening::Reopening;
 use crate::replication::session::SessionPool;
 use crate::replication::tables::Tables;
 use crate::replication::tail::GroupTail;
@@ -75,7 +75,7 @@ fn replication(dir: &Path, world: &World) -> Replication {
         log: Arc::clone(&opened.log),
         applied_bytes: Arc::default(),
         version: Arc::clone(&version),
-        fell_behind: FellBehind::default(),
+        reopening: Reopening::default(),
         world: world.clone(),
         chance: Arc::new(world.random.draws("chance")),
     };
@@ -113,7 +113,7 @@ fn replication(dir: &Path, world: &World) -> Replication {
         barriers,
         durable: Mutex::default(),
         version,
-        fell_behind: context.fell_behind,
+        reopening: context.reopening,
         is_stopping: Arc::new(AtomicBool::new(false)),
     }
 }

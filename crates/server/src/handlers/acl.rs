@@ -252,8 +252,7 @@ async fn delete_users(security: &Security, argv: &Argv) -> Result<Reply, ErrorRe
         if kept_name(name) == DEFAULT {
             return Err(ErrorReply::err("The 'default' user cannot be removed"));
         }
-        deleted +=
-            i64::from(security.delete_user(name, unix_ms()).await.map_err(|error| failed(&error))?);
+        deleted += i64::from(security.delete_user(name).await.map_err(|error| failed(&error))?);
     }
     Ok(Reply::Integer(deleted))
 }

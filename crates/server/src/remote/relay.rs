@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 use super::port::{Leader, answer};
 use super::protocol::{ANSWER_BYTES_MAX, Answer, Ask, QUESTION_BYTES_MAX};
 use super::refusal::Refusal;
-use crate::node::unix_ms;
 use crate::rpc::Answers;
 use crate::security::keys::Keys;
 
@@ -130,8 +129,7 @@ impl NodeAnswers {
         let Some(Handed { key, ask }) = handed else {
             return Returned::Refused("no question that is known here".to_owned());
         };
-        let now_ms = unix_ms();
-        match self.keys.known(&key, now_ms) {
+        match self.keys.known(&key) {
             Ok(key) => match answer(ask, &key, &*self.leader).await {
                 Ok(answer) => Returned::Answer(Box::new(answer)),
                 Err(error) => Returned::Error(error.into()),

@@ -73,7 +73,7 @@ impl Clusters {
             patterns: vec!["db0".to_owned()],
             ..KeySpec::default()
         };
-        let (_, credential) = keys.make(spec, &[7; DRAWN_BYTES], 0).await.unwrap();
+        let (_, credential) = keys.make(spec, &[7; DRAWN_BYTES]).await.unwrap();
         fs::write(path("key"), credential.encode()).unwrap();
         let (uuid, name) = ("u".to_owned(), "leader".to_owned());
         let own = OwnCluster::new(Arc::clone(&coordinator), node.leading(), uuid, name);
@@ -243,7 +243,7 @@ async fn errors_keep_their_kinds_and_a_stream_ends_with_its_key() {
     let mut stream = soon(remote.records(places)).await.unwrap();
     assert!(soon(stream.next()).await.is_ok());
     let name = Which { name: Some("follower".to_owned()), ..Which::default() };
-    assert_eq!(clusters.keys.invalidate(&name, 1).await.unwrap().now.len(), 1);
+    assert_eq!(clusters.keys.invalidate(&name).await.unwrap().now.len(), 1);
     let ended = loop {
         if let Err(error) = soon(stream.next()).await {
             break error;

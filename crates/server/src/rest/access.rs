@@ -94,7 +94,7 @@ pub async fn check(
     // Who hangs up before that is known has tried as well.
     let attempt = Attempt { node, from, turn, is_open: true };
     let known = match &shown {
-        Some(shown) => shown.who(&node.security, node.coordinator.believed_ms()).await,
+        Some(shown) => shown.who(&node.security).await,
         None => Err(Refused::Unknown),
     };
     peer.know(known.is_ok().then_some(name));
@@ -217,10 +217,10 @@ impl Shown {
         matches!(self, Self::Password(user, _) if kept_name(user) == DEFAULT)
     }
 
-    async fn who(&self, security: &Security, now_ms: u64) -> Result<Arc<Principal>, Refused> {
+    async fn who(&self, security: &Security) -> Result<Arc<Principal>, Refused> {
         match self {
             Self::Password(user, password) => security.log_in(user, password.as_bytes()).await,
-            Self::Key(credential) => security.by_key(credential, now_ms),
+            Self::Key(credential) => security.by_key(credential),
         }
     }
 

@@ -95,7 +95,7 @@ impl Peer {
     /// Forgets as whom it was known where that one is not there any more.
     pub(crate) fn follow_users(&self, node: &Shared) {
         let known_as = self.known_as.lock().clone();
-        if known_as.is_some_and(|name| !node.security.has(&name, node.coordinator.believed_ms())) {
+        if known_as.is_some_and(|name| !node.security.has(&name)) {
             self.know(None);
         }
     }

@@ -31,6 +31,8 @@ use super::shared::Rest;
 use super::{goes_on, handle};
 use crate::accept::{Acceptor, KEEPALIVE};
 use crate::linger::linger;
+use crate::node::Shared;
+use crate::places::Place;
 use crate::tls::{H2, door::Door, stream::Stream};
 
 /// The most headers that a request may have.
@@ -129,10 +131,9 @@ async fn accept(
         let (rest, door, stopping) = (Arc::clone(&rest), Arc::clone(&door), stopping.clone());
         let peer = Arc::new(Peer::new(remote, Arc::downgrade(&place)));
         tokio::spawn(async move {
-            if let Err(error) = serve(stream, peer, rest, &door, stopping).await {
+            if let Err(error) = serve(stream, peer, &place, rest, &door, stopping).await {
                 tracing::debug!(%remote, %error, "HTTP connection ended");
             }
-            drop(place);
         });
     }
 }
@@ -143,6 +144,7 @@ type ServeError = Box<dyn std::error::Error + Send + Sync>;
 async fn serve(
     stream: TcpStream,
     peer: Arc<Peer>,
+    place: &Place,
     rest: Arc<Rest>,
     door: &Door,
     mut stopping: watch::Receiver<bool>,
@@ -150,13 +152,15 @@ async fn serve(
     let passed = tokio::select! {
         passed = door.pass(stream) => passed,
         _ = stopping.wait_for(|stop| *stop) => None,
+        () = place.ended() => None,
     };
     let Some(stream) = passed else { return Ok(()) };
+    let until = Until { stopping, peer: &peer, place, node: &rest.node };
     if rest.node.security.is_open() {
         peer.let_in();
     }
     if stream.protocol() == Some(H2) {
-        return serve_http_2(stream, peer, rest, stopping).await;
+        return serve_http_2(stream, until, &peer, &rest).await;
     }
     let mut builder = http1::Builder::new();
     // How long a head may take is watched below HTTP ([`super::peer`]). One answer is written
@@ -167,21 +171,14 @@ async fn serve(
     let bytes = peer::Bytes::new(stream, Arc::clone(&peer), Arc::clone(&rest.node));
     let service = service_fn(|request| Box::pin(respond(&rest, &peer, request)));
     let mut connection = builder.serve_connection(bytes, service);
-    let mut users = rest.node.users_changed.subscribe();
-    let ended = loop {
-        let mut served = poll_fn(|context| connection.poll_without_shutdown(context));
-        tokio::select! {
-            ended = &mut served => break Some(ended),
-            _ = stopping.wait_for(|stop| *stop) => break None,
-            Ok(()) = users.changed() => peer.follow_users(&rest.node),
-        }
-    };
+    let ended = until.run(poll_fn(|context| connection.poll_without_shutdown(context))).await;
     let ended = match ended {
-        Some(ended) => ended,
-        None => {
+        Ended::Served(ended) => ended,
+        Ended::Stopping => {
             Pin::new(&mut connection).graceful_shutdown();
             poll_fn(|context| connection.poll_without_shutdown(context)).await
         }
+        Ended::Moved => return Ok(()),
     };
     let mut stream = connection.into_parts().io.into_inner();
     if peer.is_late() {
@@ -192,12 +189,46 @@ async fn serve(
     Ok(ended?)
 }
 
+/// What a connection is served until.
+struct Until<'a> {
+    stopping: watch::Receiver<bool>,
+    peer: &'a Peer,
+    place: &'a Place,
+    node: &'a Shared,
+}
+
+/// Why serving a connection ended.
+enum Ended<T> {
+    /// By itself.
+    Served(T),
+    /// The node was told to stop.
+    Stopping,
+    /// A stranger gave way to who came.
+    Moved,
+}
+
+impl Until<'_> {
+    /// Runs what serves it; has it look whom it is where users were changed.
+    async fn run<T>(mut self, serving: impl Future<Output = T>) -> Ended<T> {
+        let mut serving = pin!(serving);
+        let mut users = self.node.users_changed.subscribe();
+        loop {
+            tokio::select! {
+                ended = &mut serving => return Ended::Served(ended),
+                _ = self.stopping.wait_for(|stop| *stop) => return Ended::Stopping,
+                () = self.place.ended() => return Ended::Moved,
+                Ok(()) = users.changed() => self.peer.follow_users(self.node),
+            }
+        }
+    }
+}
+
 /// The same of HTTP/2, which clients ask for in the handshake of TLS.
 async fn serve_http_2(
     stream: Stream,
-    peer: Arc<Peer>,
-    rest: Arc<Rest>,
-    mut stopping: watch::Receiver<bool>,
+    until: Until<'_>,
+    peer: &Arc<Peer>,
+    rest: &Arc<Rest>,
 ) -> Result<(), ServeError> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -209,34 +240,27 @@ async fn serve_http_2(
         .max_send_buf_size(SEND_BYTES_MAX)
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(PING_TIMEOUT);
-    let bytes = peer::Bytes::new(stream, Arc::clone(&peer), Arc::clone(&rest.node));
-    let (asked, node) = (Arc::clone(&peer), Arc::clone(&rest.node));
+    let bytes = peer::Bytes::new(stream, Arc::clone(peer), Arc::clone(&rest.node));
+    let (asked, node) = (Arc::clone(peer), Arc::clone(rest));
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let peer = &asked;
+        let (peer, rest) = (&asked, &node);
         say_in_headers(&mut request);
-        let (answering, peer) = (respond(&rest, peer, request), Arc::clone(peer));
+        let (answering, peer) = (respond(rest, peer, request), Arc::clone(peer));
         // What it takes to answer goes once there is an answer, which may wait long until it is taken.
         Box::pin(async move {
             Ok::<_, JoinError>(answering.await?.map(|body| Sending::new(body, peer)))
         })
     });
     let mut connection = pin!(builder.serve_connection(bytes, service));
-    let mut users = node.users_changed.subscribe();
-    let ended = loop {
-        tokio::select! {
-            ended = &mut connection => break Some(ended),
-            _ = stopping.wait_for(|stop| *stop) => break None,
-            Ok(()) = users.changed() => peer.follow_users(&node),
-        }
-    };
-    match ended {
-        Some(ended) => Ok(ended?),
-        None => {
+    match until.run(connection.as_mut()).await {
+        Ended::Served(ended) => Ok(ended?),
+        Ended::Moved => Ok(()),
+        Ended::Stopping => {
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = connection => Ok(ended?),
                 // A peer that has nothing to come is not waited for until it says that it heard.
-                () = until_idle(&peer) => Ok(()),
+                () = until_idle(peer) => Ok(()),
             }
         }
     }

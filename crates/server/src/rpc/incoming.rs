@@ -52,10 +52,14 @@ pub(super) fn incoming(
 }
 
 async fn pass(door: Arc<Door>, stream: TcpStream, place: Place) -> Option<Connection> {
-    let stream = door.pass(stream).await?;
+    let stream = tokio::select! {
+        stream = door.pass(stream) => stream?,
+        () = place.ended() => return None,
+    };
     // Without TLS nobody knows who it is: one address has its part of the places, whatever it asks.
-    if stream.is_tls() {
-        place.know();
+    match stream.is_tls() {
+        true => place.know(),
+        false => place.keep(),
     }
     Some(Connection { stream, _place: place })
 }

@@ -116,7 +116,7 @@ impl Security {
     ///
     /// # Errors
     /// See [`ChangeError`]; false where there is no such user.
-    pub async fn delete_user(&self, name: &str, now_ms: u64) -> Result<bool, ChangeError> {
+    pub async fn delete_user(&self, name: &str) -> Result<bool, ChangeError> {
         let kept = kept_name(name);
         if kept == DEFAULT {
             return Err(Fault(format!("user [{name}] is reserved and cannot be deleted")).into());
@@ -124,7 +124,7 @@ impl Security {
         let found = self.change_user(kept, |before| Ok((None, before.is_some()))).await?;
         // Another of its name is not to have them.
         let of_user = Which { user: Some(kept.to_owned()), ..Which::default() };
-        let ended = self.keys.invalidate(&of_user, now_ms).await?;
+        let ended = self.keys.invalidate(&of_user).await?;
         match ended.failed.into_iter().next() {
             Some(error) => Err(ChangeError::Failed(error)),
             None => Ok(found),

@@ -197,12 +197,12 @@ impl Security {
 
     /// Whether there is a user, or a key that holds, of a name that was shown.
     #[must_use]
-    pub fn has(&self, name: &str, now_ms: u64) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         let directory = self.directory();
         let is_first = || {
             [Via::Settings, Via::Anonymous].iter().any(|via| directory.first(name, via).is_some())
         };
-        let is_key = || directory.of_key(name).is_some() && self.keys.known(name, now_ms).is_ok();
+        let is_key = || directory.of_key(name).is_some() && self.keys.known(name).is_ok();
         directory.named(name).is_some() || is_first() || is_key()
     }
 
@@ -262,11 +262,11 @@ impl Security {
     ///
     /// # Errors
     /// Says nothing of what of it was wrong.
-    pub fn by_key(&self, credential: &Credential, now_ms: u64) -> Result<Arc<Principal>, Refused> {
+    pub fn by_key(&self, credential: &Credential) -> Result<Arc<Principal>, Refused> {
         self.check_heard()?;
         let directory = self.directory();
         let (key, principal) = directory.of_key(&credential.id).ok_or(Refused::Unknown)?;
-        let holds = key.invalidated_ms.is_none() && !key.is_expired(now_ms);
+        let holds = key.invalidated_ms.is_none() && !key.is_expired(self.keys.now_ms());
         (key.is_opened_by(credential.secret()) && holds)
             .then(|| Arc::clone(principal))
             .ok_or(Refused::Unknown)

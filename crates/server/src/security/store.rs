@@ -56,6 +56,10 @@ pub trait Store: Send + Sync {
 
     /// For how long nothing has been heard of the metadata.
     fn unheard(&self) -> Duration;
+
+    /// The time by which keys are made and end, ms since 1970: what the cluster's nodes agree on, so that a node whose
+    /// clock is wrong judges as the others do.
+    fn now_ms(&self) -> u64;
 }
 
 impl Store for Coordinator {
@@ -96,6 +100,10 @@ impl Store for Coordinator {
     fn unheard(&self) -> Duration {
         self.metadata_unheard()
     }
+
+    fn now_ms(&self) -> u64 {
+        self.believed_ms()
+    }
 }
 
 /// What is said where others were faster each time.
@@ -123,11 +131,19 @@ pub mod in_memory {
         objects: BTreeMap<(&'static str, String), Value>,
         /// How often any was changed.
         changes: u64,
+        now_ms: u64,
     }
 
     /// Objects by kind and name.
     #[derive(Default)]
     pub struct InMemory(Mutex<Kept>);
+
+    impl InMemory {
+        /// Has it be that time.
+        pub fn set_now_ms(&self, now_ms: u64) {
+            self.0.lock().now_ms = now_ms;
+        }
+    }
 
     impl Store for InMemory {
         fn position(&self) -> u64 {
@@ -170,6 +186,10 @@ pub mod in_memory {
 
         fn unheard(&self) -> Duration {
             Duration::ZERO
+        }
+
+        fn now_ms(&self) -> u64 {
+            self.0.lock().now_ms
         }
     }
 }

@@ -1,36 +1,80 @@
 //! Tests of the index of a partition over a node.
 
 use plimsoll_storage::operation::{self as stored, Operation};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::documents::IndexBody;
 use crate::replication::lead::Step;
-use crate::{Node, NodeSettings};
+use crate::replication::tables::Table;
+use crate::{Coordinator, Node, NodeSettings};
+
+/// A node with an empty index `i` of one partition.
+struct OneIndex {
+    dir: tempfile::TempDir,
+    node: Node,
+    table: Arc<Table>,
+    partition: Arc<Partition>,
+}
+
+impl OneIndex {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
+        let coordinator = node.coordinator();
+        coordinator.documents().create_index("i", IndexBody::default()).await.unwrap();
+        let table = coordinator.shared().tables.by_name("i").unwrap();
+        let partition = table.copies()[0].local().unwrap();
+        Self { dir, node, table, partition }
+    }
+
+    fn indexer(&self) -> &Indexer {
+        indexer_of(&self.partition).unwrap()
+    }
+
+    fn coordinator(&self) -> Arc<Coordinator> {
+        self.node.coordinator()
+    }
+
+    /// Writes a document that was checked against a version of the mapping.
+    async fn write(&self, id: &str, source: &'static str, mapping_version: u64) {
+        let id = Bytes::copy_from_slice(id.as_bytes());
+        let write = stored::DocumentWrite {
+            key: id.clone(),
+            id,
+            action: stored::Action::Index(Bytes::from_static(source.as_bytes())),
+            condition: stored::Condition::None,
+            mapping_version,
+        };
+        let steps = vec![Step::Write(Operation::Document(write).encode())];
+        let coordinator = self.coordinator();
+        let mut session = coordinator.session();
+        let copies = &self.table.copies()[0];
+        coordinator.shared().router.submit(copies, &mut session, steps).await.unwrap();
+    }
+
+    fn mapping_version(&self) -> u64 {
+        self.table.index().unwrap().mapping_version
+    }
+
+    /// How many documents a search finds.
+    async fn count(&self, request: &Value) -> Option<u64> {
+        let request = plimsoll_index::search::SearchRequest::parse(request).unwrap();
+        let index = self.table.index().unwrap();
+        let coordinator = self.coordinator();
+        let found = coordinator.documents().count(&[index], request, Default::default()).await;
+        found.unwrap().total.map(|(total, _)| total)
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_wait_for_the_mapping_that_they_were_checked_against() {
-    let dir = tempfile::tempdir().unwrap();
-    let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
-    let coordinator = node.coordinator();
-    coordinator.documents().create_index("i", IndexBody::default()).await.unwrap();
-    let table = coordinator.shared().tables.by_name("i").unwrap();
-    let partition = table.copies()[0].local().unwrap();
-    let indexer = indexer_of(&partition).unwrap();
+    let world = OneIndex::new().await;
+    let indexer = world.indexer();
     let before = indexer.refresh().unwrap();
-    let known = table.index().unwrap().mapping_version;
-
+    let known = world.mapping_version();
     // As from a node that knows a later mapping.
-    let write = stored::DocumentWrite {
-        key: Bytes::from_static(b"1"),
-        id: Bytes::from_static(b"1"),
-        action: stored::Action::Index(Bytes::from_static(br#"{"n": 7}"#)),
-        condition: stored::Condition::None,
-        mapping_version: known + 1,
-    };
-    let steps = vec![Step::Write(Operation::Document(write).encode())];
-    let mut session = coordinator.session();
-    coordinator.shared().router.submit(&table.copies()[0], &mut session, steps).await.unwrap();
+    world.write("1", r#"{"n": 7}"#, known + 1).await;
 
     let refused = indexer.refresh().map(drop).unwrap_err();
     assert!(is_behind_mapping(&refused), "{refused:?}");
@@ -39,35 +83,19 @@ async fn documents_wait_for_the_mapping_that_they_were_checked_against() {
     assert!(Arc::ptr_eq(&indexer.view().unwrap(), &before), "searches go on as they were");
 
     let mapping = json!({ "properties": { "n": { "type": "long" } } });
-    let index = coordinator.documents().put_mapping("i", &mapping).await.unwrap();
+    let index = world.coordinator().documents().put_mapping("i", &mapping).await.unwrap();
     assert_eq!(index.mapping_version, known + 1);
     indexer.refresh().unwrap();
-    assert!(!indexer.is_behind(partition.applied()));
-    let request = json!({ "query": { "range": { "n": { "gte": 7, "lte": 7 } } } });
-    let request = plimsoll_index::search::SearchRequest::parse(&request).unwrap();
-    let found = coordinator.documents().count(&[index], request, Default::default()).await;
-    assert_eq!(found.unwrap().total.map(|(total, _)| total), Some(1));
+    assert!(!indexer.is_behind(world.partition.applied()));
+    let in_range = json!({ "query": { "range": { "n": { "gte": 7, "lte": 7 } } } });
+    assert_eq!(world.count(&in_range).await, Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pass_over_files_that_were_replaced_leaves_the_new_ones_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
-    let coordinator = node.coordinator();
-    coordinator.documents().create_index("i", IndexBody::default()).await.unwrap();
-    let table = coordinator.shared().tables.by_name("i").unwrap();
-    let partition = table.copies()[0].local().unwrap();
-    let write = stored::DocumentWrite {
-        key: Bytes::from_static(b"1"),
-        id: Bytes::from_static(b"1"),
-        action: stored::Action::Index(Bytes::from_static(b"{}")),
-        condition: stored::Condition::None,
-        mapping_version: table.index().unwrap().mapping_version,
-    };
-    let steps = vec![Step::Write(Operation::Document(write).encode())];
-    let mut session = coordinator.session();
-    coordinator.shared().router.submit(&table.copies()[0], &mut session, steps).await.unwrap();
-    let indexer = indexer_of(&partition).unwrap();
+    let world = OneIndex::new().await;
+    world.write("1", "{}", world.mapping_version()).await;
+    let indexer = world.indexer();
     let rebuild = || {
         let damage = Fault::Index(IndexError::Corrupt("a test".to_owned()));
         indexer.recover(&mut indexer.work.lock(), damage);
@@ -96,15 +124,10 @@ async fn a_pass_over_files_that_were_replaced_leaves_the_new_ones_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_is_being_built_is_not_given_to_others() {
-    let dir = tempfile::tempdir().unwrap();
-    let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
-    let coordinator = node.coordinator();
-    coordinator.documents().create_index("i", IndexBody::default()).await.unwrap();
-    let table = coordinator.shared().tables.by_name("i").unwrap();
-    let partition = table.copies()[0].local().unwrap();
-    let indexer = indexer_of(&partition).unwrap();
+    let world = OneIndex::new().await;
+    let indexer = world.indexer();
     let linked = |name: &str| {
-        let dir = dir.path().join(name);
+        let dir = world.dir.path().join(name);
         let mut rows = 0;
         let position = indexer.checkpoint(&dir, &mut || rows = 7);
         assert_eq!(rows, 7, "the rows are copied in any case");
@@ -123,31 +146,16 @@ async fn an_index_that_is_being_built_is_not_given_to_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_could_not_be_opened_anew_lacks_nothing_later() {
-    let dir = tempfile::tempdir().unwrap();
-    let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
-    let coordinator = node.coordinator();
-    coordinator.documents().create_index("i", IndexBody::default()).await.unwrap();
-    let table = coordinator.shared().tables.by_name("i").unwrap();
-    let partition = table.copies()[0].local().unwrap();
-    let indexer = indexer_of(&partition).unwrap();
-    let mut session = coordinator.session();
+    let world = OneIndex::new().await;
+    let indexer = world.indexer();
     for round in 0..3 {
-        let id = Bytes::from(round.to_string());
-        let write = stored::DocumentWrite {
-            key: id.clone(),
-            id,
-            action: stored::Action::Index(Bytes::from_static(b"{}")),
-            condition: stored::Condition::None,
-            mapping_version: table.index().unwrap().mapping_version,
-        };
-        let steps = vec![Step::Write(Operation::Document(write).encode())];
-        coordinator.shared().router.submit(&table.copies()[0], &mut session, steps).await.unwrap();
+        world.write(&round.to_string(), "{}", world.mapping_version()).await;
         if round != 1 {
             indexer.refresh().unwrap();
             continue;
         }
         // No file can be written, nor opened, for a while.
-        let aside = dir.path().join("aside");
+        let aside = world.dir.path().join("aside");
         std::fs::rename(&indexer.dir, &aside).unwrap();
         std::fs::write(&indexer.dir, b"").unwrap();
         for _ in 0..2 {
@@ -160,8 +168,5 @@ async fn an_index_that_could_not_be_opened_anew_lacks_nothing_later() {
         std::fs::remove_file(&indexer.dir).unwrap();
         std::fs::rename(&aside, &indexer.dir).unwrap();
     }
-    let request = plimsoll_index::search::SearchRequest::parse(&json!({})).unwrap();
-    let index = table.index().unwrap();
-    let found = coordinator.documents().count(&[index], request, Default::default()).await;
-    assert_eq!(found.unwrap().total.map(|(total, _)| total), Some(3));
+    assert_eq!(world.count(&json!({})).await, Some(3));
 }

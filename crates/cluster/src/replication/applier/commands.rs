@@ -14,8 +14,8 @@ use crate::metadata::trim_notes::LastRecords;
 use crate::metadata::version::ClusterVersion;
 use crate::replication::catch_up::CatchUpError;
 use crate::replication::digest::{Digest, DigestError};
-use crate::replication::fell_behind::FellBehind;
 use crate::replication::partition::Partition;
+use crate::replication::reopening::Reopening;
 use crate::replication::tail::GroupTail;
 
 /// What is asked of an applier beside the log.
@@ -79,7 +79,7 @@ pub(crate) struct ApplierContext {
     /// Bytes of records that all of them have taken.
     pub applied_bytes: Arc<AtomicU64>,
     pub version: Arc<ClusterVersion>,
-    pub fell_behind: FellBehind,
+    pub reopening: Reopening,
     pub world: World,
     /// What reads that pick at random go by.
     pub chance: Arc<Draws>,

@@ -159,7 +159,7 @@ impl Worker {
                 return self.obey_until_stopped().await;
             }
             // Not a hole, which every node would meet again.
-            self.context.fell_behind.tell(&error.to_string());
+            self.context.reopening.tell(&error.to_string());
         }
         self.halt(&format!("the log cannot be read: {error}")).await;
     }

@@ -25,6 +25,9 @@ use crate::places::Place;
 pub(super) const KEY_TIME: Duration = Duration::from_secs(10);
 /// How long it may be there without a question. A follower that lives asks every few seconds.
 const IDLE_TIME: Duration = Duration::from_secs(300);
+/// Why a stranger goes that has to give way.
+pub(super) const MOVED: &str = "too many connections have shown no key";
+
 /// What is known of a connection, for those that answer over it.
 #[derive(Clone)]
 pub(super) struct Standing(Arc<PeerConnection>);
@@ -54,7 +57,7 @@ impl Standing {
 
     /// A key was shown that holds.
     pub(super) fn know(&self, now: Instant) {
-        if self.0.last_ms.load(Relaxed) == 0 {
+        if !self.is_known() {
             self.0.stranger.lock().take();
         }
         self.touch(now);
@@ -69,6 +72,15 @@ impl Standing {
     /// A question was refused.
     pub(super) fn say_refused(&self, why: &str) {
         self.0.refusals.say(Some(self.0.remote), &why);
+    }
+
+    /// Completes where it has to give way to another stranger; none where it is none.
+    pub(super) fn moved(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        self.0.stranger.lock().as_ref().map(Place::ended)
+    }
+
+    fn is_known(&self) -> bool {
+        self.0.last_ms.load(Relaxed) != 0
     }
 
     fn touch(&self, now: Instant) {
@@ -102,6 +114,8 @@ pub(super) struct Connection {
     stream: TlsStream<TcpStream>,
     standing: Standing,
     timer: Pin<Box<Sleep>>,
+    /// Completes where a stranger has to give way; there until a key was shown.
+    moved: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     _room: OwnedSemaphorePermit,
 }
 
@@ -112,12 +126,21 @@ impl Connection {
         room: OwnedSemaphorePermit,
     ) -> Self {
         let timer = Box::pin(sleep_until(standing.until(Instant::now())));
-        Self { stream, standing, timer, _room: room }
+        let moved = standing.moved().map(|moved| Box::pin(moved) as _);
+        Self { stream, standing, timer, moved, _room: room }
     }
 
     /// Whether its time is over. Asked at every read, so that who sends without end is seen too; and at
     /// every write, because who reads nothing lets nobody come to a read.
     fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        if self.standing.is_known() {
+            self.moved = None;
+        }
+        if let Some(moved) = &mut self.moved
+            && moved.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(io::Error::new(io::ErrorKind::ConnectionAborted, MOVED));
+        }
         while self.timer.as_mut().poll(context).is_ready() {
             let now = Instant::now();
             let until = self.standing.until(now);

@@ -5,13 +5,14 @@
 use std::io;
 use std::sync::Arc;
 
+use futures_util::future::OptionFuture;
 use futures_util::stream::{Stream, unfold};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-use super::connection::{Connection, KEY_TIME, Standing};
+use super::connection::{Connection, KEY_TIME, MOVED, Standing};
 use crate::accept::{Acceptor, Refusals};
 use crate::places::{Places, SHARES_OF_CLUSTERS, within_files};
 use crate::tls::door::shake_hands;
@@ -80,7 +81,12 @@ impl Door {
             let standing = Standing::new(remote, stranger, Arc::clone(&self.refusals));
             let (door, ready) = (Arc::clone(self), ready.clone());
             tokio::spawn(async move {
-                match timeout(KEY_TIME, shake_hands(door.tls.get(), stream)).await {
+                let shaken = timeout(KEY_TIME, shake_hands(door.tls.get(), stream));
+                let shaken = tokio::select! {
+                    shaken = shaken => shaken,
+                    Some(()) = OptionFuture::from(standing.moved()) => return standing.say_refused(MOVED),
+                };
+                match shaken {
                     Ok(Ok(stream)) => {
                         // Nobody takes it where the node stops.
                         let _ = ready.send(Connection::new(stream, standing, room)).await;

@@ -19,7 +19,6 @@ use tonic::{Request, Response, Status};
 use super::connection::{Asked, Standing};
 use super::streaming::{Shares, Streaming};
 use super::{ANSWERS_MAX, Leader, answer};
-use crate::node::unix_ms;
 use crate::remote::protocol::{
     ANSWER_BYTES_MAX, AUTHORIZATION, METHOD, QUESTION_BYTES_MAX, Question, SCHEME,
 };
@@ -84,8 +83,7 @@ impl Service {
         let header = header.ok_or(KeyError::Missing)?;
         let credential = header.strip_prefix(SCHEME.as_bytes()).and_then(Credential::decode);
         let credential = credential.ok_or(KeyError::Damaged)?;
-        let now_ms = unix_ms();
-        Ok(self.keys.open(&credential, now_ms)?)
+        Ok(self.keys.open(&credential)?)
     }
 }
 

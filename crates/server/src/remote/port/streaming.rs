@@ -19,7 +19,6 @@ use tonic::{Request, Response, Status};
 
 use super::connection::Asked;
 use super::{Leader, no_table};
-use crate::node::unix_ms;
 use crate::remote::refusal::status_of;
 use crate::remote::stream;
 use crate::security::keys::{Key, Keys};
@@ -155,8 +154,7 @@ impl Watched {
                 }
                 _ = ticks.tick() => {}
             }
-            let now_ms = unix_ms();
-            match self.keys.known(&self.key, now_ms) {
+            match self.keys.known(&self.key) {
                 Err(refusal) => return Status::unauthenticated(refusal.to_string()),
                 Ok(key) => {
                     // Asked again, the stream goes on with what it may follow still.

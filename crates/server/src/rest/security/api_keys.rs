@@ -8,7 +8,6 @@ use plimsoll_index::Error;
 use plimsoll_stdx::wildcard_matches;
 use serde_json::{Map, Value, json};
 
-use crate::node::unix_ms;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::documents::write::validation;
@@ -72,7 +71,7 @@ async fn made(call: &Call, spec: KeySpec) -> Result<Answer, Error> {
     let mut drawn = [0; DRAWN_BYTES];
     let drawing = call.rest.node.security.draw(&mut drawn);
     drawing.map_err(|error| Error::internal(error.to_string()))?;
-    let made = call.rest.node.security.keys.make(spec, &drawn, unix_ms()).await;
+    let made = call.rest.node.security.keys.make(spec, &drawn).await;
     let (key, credential) = made.map_err(|error| match error {
         KeysError::Faults(faults) => {
             validation(&faults.iter().map(String::as_str).collect::<Vec<_>>())
@@ -81,7 +80,8 @@ async fn made(call: &Call, spec: KeySpec) -> Result<Answer, Error> {
             "there are 1000 keys, or 4mb of them, that neither were invalidated nor have expired",
         ),
         KeysError::TooManyOfUser => Error::illegal_argument(
-            "the user has 200 keys, or 512kb of them, that neither were invalidated nor have expired",
+            "the user has 200 keys, or 512kb of them, or as many as are left for others, that neither were \
+             invalidated nor have expired",
         ),
         KeysError::Failed(error) => error,
     })?;
@@ -133,7 +133,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
     let is_active_only = call.query.flag_or("active_only", false)?;
     let own = call.query.flag_or("owner", false)?.then(|| Own::of(&call));
     let own = own.or_else(|| Own::alone(&call));
-    let now_ms = unix_ms();
+    let now_ms = call.rest.node.security.keys.now_ms();
     let is_meant = |key: &Key| {
         id.is_none_or(|id| key.id == id)
             && name.is_none_or(|name| wildcard_matches(name, &key.name))
@@ -169,7 +169,7 @@ pub async fn invalidate(mut call: Call) -> Result<Answer, Error> {
         }
         which.user = Some(own.user);
     }
-    let done = call.rest.node.security.keys.invalidate(&which, unix_ms()).await?;
+    let done = call.rest.node.security.keys.invalidate(&which).await?;
     let mut answer = json!({
         "invalidated_api_keys": done.now,
         "previously_invalidated_api_keys": done.before,

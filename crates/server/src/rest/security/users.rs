@@ -5,7 +5,6 @@ use plimsoll_stdx::wildcard_matches;
 use serde_json::{Map, Value, json};
 
 use super::failed;
-use crate::node::unix_ms;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::security::principal::Via;
@@ -74,7 +73,7 @@ pub async fn put(mut call: Call) -> Result<Answer, Error> {
 /// 400 where nobody would be left who may change users; 404, as an answer, where there is no such user.
 pub async fn delete(call: Call) -> Result<Answer, Error> {
     let name = call.part("name").unwrap_or_default();
-    let found = call.rest.node.security.delete_user(name, unix_ms()).await.map_err(failed)?;
+    let found = call.rest.node.security.delete_user(name).await.map_err(failed)?;
     Ok(Answer::json(&json!({ "found": found })).with_status(if found { 200 } else { 404 }))
 }
 

@@ -1,31 +1,31 @@
-//! Whether the log went on without this node while it stood still (a frozen process, a machine
-//! that slept): what it has not read was trimmed. The node must be opened anew then, which copies
-//! what it lacks from others; that is for the process to do.
+//! Whether this node has to be closed and opened anew, and why: the log went on without it while it stood still (a
+//! frozen process, a machine that slept), so that it has to copy what it lacks from others; the cluster's version now
+//! decides what it stopped at; or a store writes no files any more until it is opened. That is for the process to do.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Told once by an applier, waited for by whoever runs the node.
+/// Told by whoever finds it out, waited for by whoever runs the node.
 #[derive(Clone)]
-pub(crate) struct FellBehind {
+pub(crate) struct Reopening {
     why: Arc<watch::Sender<Option<String>>>,
 }
 
-impl Default for FellBehind {
+impl Default for Reopening {
     fn default() -> Self {
         Self { why: Arc::new(watch::Sender::new(None)) }
     }
 }
 
-impl FellBehind {
-    /// The log no longer holds what the node has to read next.
+impl Reopening {
+    /// It has to be, for this reason.
     pub(crate) fn tell(&self, why: &str) {
-        tracing::error!(why, "the log went on without this node, which must be opened anew");
+        tracing::error!(why, "this node must be opened anew");
         self.why.send_replace(Some(why.to_owned()));
     }
 
-    /// What it lacks, if that is so.
+    /// Why it has to be, if that is so.
     pub(crate) fn why(&self) -> Option<String> {
         self.why.borrow().clone()
     }
