@@ -4,7 +4,6 @@
 //! Choudhury and Hahne 1998).
 
 use super::key::Key;
-use super::store::KeysError;
 
 /// The keys that are kept, those that ended included: of users, and as many of followers. Each change of one has every
 /// node read all of them.
@@ -71,8 +70,14 @@ impl Room {
     }
 }
 
+/// For whose keys there is no room; see [`super::KeysError`].
+pub(super) enum NoRoom {
+    OfAll,
+    OfUser,
+}
+
 /// The keys that go so that there is room for one more.
-pub(super) fn make_room(kept: Vec<Key>, one: &Key, now_ms: u64) -> Result<Vec<String>, KeysError> {
+pub(super) fn make_room(kept: Vec<Key>, one: &Key, now_ms: u64) -> Result<Vec<String>, NoRoom> {
     let bytes_of = |key: &Key| serde_json::to_vec(key).map_or(usize::MAX, |json| json.len());
     // Those of users and those of followers have room of their own.
     let alike = kept.into_iter().filter(|key| key.owner.is_some() == one.owner.is_some());
@@ -96,13 +101,13 @@ pub(super) fn make_room(kept: Vec<Key>, one: &Key, now_ms: u64) -> Result<Vec<St
         let own = alike.iter().filter(|(key, _)| is_own(key));
         gone = OF_USER.min(left).make(own, bytes, now_ms).ok_or_else(|| {
             match holding().any(|(key, _)| is_own(key)) {
-                true => KeysError::TooManyOfUser,
-                false => KeysError::TooMany,
+                true => NoRoom::OfUser,
+                false => NoRoom::OfAll,
             }
         })?;
     }
     let others = alike.iter().filter(|(key, _)| !gone.contains(&key.id));
-    let of_all = OF_ALL.make(others, bytes, now_ms).ok_or(KeysError::TooMany)?;
+    let of_all = OF_ALL.make(others, bytes, now_ms).ok_or(NoRoom::OfAll)?;
     gone.extend(of_all);
     Ok(gone)
 }

@@ -10,7 +10,7 @@ use plimsoll_index::Error;
 use serde_json::Value;
 
 use super::key::{Credential, DRAWN_BYTES, Key, KeySpec};
-use super::room::make_room;
+use super::room::{NoRoom, make_room};
 use crate::security::store::{ATTEMPTS_MAX, Changes, KEYS, Store, others_change};
 
 /// The most keys that ended a week ago which go with a new one.
@@ -34,6 +34,15 @@ pub enum KeysError {
 impl From<Error> for KeysError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
+    }
+}
+
+impl From<NoRoom> for KeysError {
+    fn from(none: NoRoom) -> Self {
+        match none {
+            NoRoom::OfAll => Self::TooMany,
+            NoRoom::OfUser => Self::TooManyOfUser,
+        }
     }
 }
 
