@@ -373,10 +373,13 @@ def test_strangers_leave_a_node_the_files_that_it_needs(certificates, tmp_path):
         write(session())
         assert redis_client(node, certificates).ping()
         assert "from its address have not said who they are" in node.text()
-        # From so many addresses that nobody else gets in; who is in goes on.
+        # From so many addresses that all places are taken: who is in goes on, and strangers give way to who comes.
         for number in range(3, 9):
             strangers(files // 4, f"127.0.0.{number}")
         write(kept)
+        for _ in range(5):
+            write(session(), 5)
+            assert redis_client(node, certificates).ping()
         assert kept.post(f"{url}/i/_refresh").status_code == 200
         assert kept.get(f"{url}/i/_count").json()["count"] == written
     finally:

@@ -293,7 +293,9 @@ mod tests {
         let take = |last: u8, count: usize| -> Vec<_> {
             (0..count).map(|_| places.take(address(last)).unwrap()).collect()
         };
-        let (one, two, three, mut known) = (take(1, 15), take(2, 16), take(3, 15), take(4, 18));
+        let (one, two, three, mut known) = (take(1, 15), take(2, 16), take(3, 15), take(4, 16));
+        known.iter().for_each(Place::know);
+        known.extend(take(4, 2));
         known.iter().for_each(Place::know);
         let new = places.take(address(5)).unwrap();
         assert!(two[0].is_ended() && !two[1].is_ended());
@@ -351,6 +353,7 @@ mod tests {
     fn few_places_are_anyone_s() {
         let places = Places::new(2);
         let both = [places.take(address(1)).unwrap(), places.take(address(1)).unwrap()];
+        both.iter().for_each(Place::know);
         assert_eq!(places.take(address(1)).unwrap_err(), NoPlace::Full(2));
         drop(both);
     }
