@@ -4,6 +4,7 @@ of the metadata knows nobody.
 
 import base64
 import concurrent.futures
+import signal
 import subprocess
 import time
 
@@ -72,6 +73,36 @@ def test_users_are_the_whole_clusters(cluster):
     assert ask(first, ADMIN, "DELETE", "/_security/user/bob")[0] == 200
     cluster.restart(third)
     assert ask(third, ("bob", "bob's secret"), "GET", "/_cluster/health")[0] == 401
+
+
+def test_who_is_gone_makes_nobody_through_a_node_that_stood_still(cluster):
+    first, second, _ = cluster.nodes
+    eve = ("eve", "eve's secret")
+    body = {"password": eve[1], "roles": ["superuser"]}
+    assert ask(first, ADMIN, "PUT", "/_security/user/eve", body)[0] == 200
+    assert ask(second, eve, "GET", "/")[0] == 200
+    rows = redis.Redis(port=second.port, username=eve[0], password=eve[1], socket_timeout=30)
+    assert rows.acl_whoami() == "eve"
+    second.process.send_signal(signal.SIGSTOP)
+    try:
+        assert ask(first, ADMIN, "DELETE", "/_security/user/eve")[0] == 200
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            asked = [
+                pool.submit(ask, second, eve, "PUT", "/_security/user/evil", body),
+                pool.submit(ask, second, eve, "POST", "/_security/api_key", {"name": "k"}),
+                pool.submit(ask, second, eve, "POST", "/_security/user/elastic/_password", {"password": "taken over"}),
+            ]
+            acl = pool.submit(rows.execute_command, "ACL", "SETUSER", "evil", "on", ">secret", "+@all", "~*")
+            # They wait at the node before it goes on.
+            time.sleep(1)
+            second.process.send_signal(signal.SIGCONT)
+            assert [it.result()[0] for it in asked] == [401, 401, 401]
+            with pytest.raises(redis.RedisError):
+                acl.result()
+    finally:
+        second.process.send_signal(signal.SIGCONT)
+    assert list(ask(first, ADMIN, "GET", "/_security/user")[1]) == ["elastic"]
+    assert ask(first, ADMIN, "GET", "/_security/api_key")[1] == {"api_keys": []}
 
 
 def test_who_has_not_heard_of_the_metadata_knows_nobody(cluster):

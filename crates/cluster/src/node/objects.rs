@@ -76,6 +76,12 @@ impl Coordinator {
         self.shared().router.unheard()
     }
 
+    /// Waits until this node has all of the metadata that was acknowledged before this call, whatever it believes to
+    /// know; false where that cannot be found out now.
+    pub async fn hear_metadata(&self) -> bool {
+        self.shared().router.hear_metadata().await
+    }
+
     /// Puts such an object, or takes it away.
     ///
     /// # Errors

@@ -75,6 +75,12 @@ impl Router {
         }
     }
 
+    /// Waits until all is known here that was acknowledged before this call, whether others waited for this node or
+    /// not; false where that cannot be found out now.
+    pub(crate) async fn hear_metadata(&self) -> bool {
+        self.pass_metadata(ASK_TIMEOUT).await
+    }
+
     /// Waits until all is known here that was acknowledged before this call; false where that cannot be found
     /// out now.
     pub(crate) async fn become_current(&self) -> bool {

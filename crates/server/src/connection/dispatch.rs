@@ -2,6 +2,7 @@
 //! server's own run one by one; between MULTI and EXEC all are queued.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_cluster::{ReadLevel, Request};
@@ -259,7 +260,7 @@ impl Connection {
         let word = argv.get(1).unwrap_or_default().to_ascii_lowercase();
         let is_change = match own {
             Own::Flushall => true,
-            Own::Acl => [&b"setuser"[..], b"deluser"].contains(&&*word),
+            Own::Acl => handlers::acl::is_change(argv),
             Own::Config => word == b"set",
             _ => false,
         };
@@ -316,16 +317,30 @@ impl Connection {
     async fn run_own(&mut self, own: Own, argv: &Argv) -> Result<Reply, ErrorReply> {
         match own {
             Own::Auth | Own::Hello => {
-                // HELLO without AUTH offers no password.
-                if own == Own::Auth || argv.len() > 2 {
-                    self.state.await_turn(user_of(own, argv)).await?;
-                }
-                match own {
-                    Own::Auth => handlers::hello::auth(&mut self.state, argv).await,
-                    _ => handlers::hello::hello(&mut self.state, argv).await,
+                let client = Arc::clone(&self.state.client);
+                let logging_in = async {
+                    // HELLO without AUTH offers no password.
+                    if own == Own::Auth || argv.len() > 2 {
+                        self.state.await_turn(user_of(own, argv)).await?;
+                    }
+                    match own {
+                        Own::Auth => handlers::hello::auth(&mut self.state, argv).await,
+                        _ => handlers::hello::hello(&mut self.state, argv).await,
+                    }
+                };
+                // A stranger that has to give way does not wait for its turn first.
+                tokio::select! {
+                    biased;
+                    () = client.killed() => Err(ErrorReply::err("the connection has to end")),
+                    reply = logging_in => reply,
                 }
             }
-            Own::Acl => handlers::acl::run(&mut self.state, argv).await,
+            Own::Acl => {
+                if handlers::acl::is_change(argv) {
+                    self.state.confirm("acl", argv).await?;
+                }
+                handlers::acl::run(&mut self.state, argv).await
+            }
             Own::Multi => self.state.transaction.open().map(|()| Reply::OK),
             Own::Exec => self.exec().await,
             Own::Watch => self.watch(argv).await,

@@ -6,10 +6,10 @@ use std::{sync::Arc, time::Instant};
 use bytes::BytesMut;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 
-use super::transaction::Transaction;
+use super::{permission, transaction::Transaction};
 use crate::{
     clients::Client,
-    commands::Entry,
+    commands::{self, Entry},
     logins::Turn,
     node::Shared,
     resp::Protocol,
@@ -20,6 +20,10 @@ use crate::{
         user::DEFAULT,
     },
 };
+
+fn no_auth() -> ErrorReply {
+    ErrorReply::named("NOAUTH", "Authentication required.")
+}
 
 /// The longest name of a user that is looked at, bytes.
 const NAME_BYTES_MAX: usize = 512;
@@ -130,6 +134,23 @@ impl ConnectionState {
             self.transaction.poison();
             self.become_whom(again);
         }
+    }
+
+    /// Looks whom the client is as the whole cluster knows now, and whether it may still run a command that changes
+    /// users.
+    ///
+    /// # Errors
+    /// Where it may not, or that cannot be found out.
+    pub async fn confirm(&mut self, command: &str, argv: &Argv) -> Result<(), ErrorReply> {
+        let principal = self.principal.as_ref().ok_or_else(no_auth)?;
+        let again = self.shared.security.confirm(principal).await;
+        if let Err(why @ Refused::Unheard) = again {
+            return Err(ErrorReply::err(why.to_string()));
+        }
+        self.follow_users();
+        let principal = self.principal.as_ref().ok_or_else(no_auth)?;
+        let entry = commands::find(command.as_bytes());
+        entry.map_or(Ok(()), |entry| permission::check(principal, entry, argv, self.db))
     }
 
     /// Waits until a password may be looked at: failed logins from the client's address slow

@@ -30,6 +30,12 @@ const LOG_COUNT: i64 = 10;
 const PASSWORD_BITS: i64 = 256;
 const PASSWORD_BITS_MAX: i64 = 4096;
 
+/// Whether it changes users.
+#[must_use]
+pub fn is_change(argv: &Argv) -> bool {
+    [&b"setuser"[..], b"deluser"].contains(&&*subcommand(argv))
+}
+
 /// Runs a subcommand that was checked.
 ///
 /// # Errors

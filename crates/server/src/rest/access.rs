@@ -36,6 +36,17 @@ const RUN_AS: &str = "es-security-runas-user";
 /// What a client is asked for.
 pub const CHALLENGE: &str = "Basic realm=\"security\" charset=\"UTF-8\", ApiKey";
 
+/// The same somebody as the whole cluster knows now, for what changes users or keys.
+///
+/// # Errors
+/// 401 `security_exception` where it is gone or may not log in any more; 503 where that cannot be found out.
+pub async fn confirm(node: &Shared, principal: &Principal) -> Result<Arc<Principal>, Error> {
+    node.security.confirm(principal).await.map_err(|why| match why {
+        Refused::Unheard => Error::unavailable("security_exception", why),
+        _ => refused(format!("unable to authenticate user [{}] any more", principal.name)),
+    })
+}
+
 /// Finds out who sends a request; failed logins from the same address slow it. Where everybody is taken, the
 /// password of the user that everybody is is not looked at.
 ///

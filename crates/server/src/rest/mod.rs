@@ -59,6 +59,7 @@ use serde_json::json;
 use tracing::{Instrument as _, field};
 
 use crate::security::audit::What;
+use crate::security::principal::Principal;
 use crate::spans::numbered;
 use answer::{Answer, Wishes};
 use body::{End, RequestBody};
@@ -173,7 +174,7 @@ async fn answer(
     if let Some(answer) = rest.doors.preflight(&head, visitor) {
         return Ok(answer);
     }
-    let principal = access::check(&rest.node, peer, &head.headers, &path).await?;
+    let mut principal = access::check(&rest.node, peer, &head.headers, &path).await?;
     if path == "/_metrics" && head.method == Method::GET {
         needs::CLUSTER_MONITOR.check(&principal, "cluster:monitor/metrics", &Vec::new())?;
         return Ok(Answer::text(rest.node.metrics.render(&rest.node))
@@ -192,10 +193,17 @@ async fn answer(
     };
     let kind = tasks::action::kind(route.path, method_name(&head.method));
     let request = || format!("{} {}", head.method, head.uri.path());
-    route.needs.check(&principal, kind.0, &parts).inspect_err(|error| {
-        let detail = error.reason.clone();
-        rest.node.note(What::Denied, &principal.named(), peer.address, request(), detail);
-    })?;
+    let check = |principal: &Arc<Principal>| {
+        route.needs.check(principal, kind.0, &parts).inspect_err(|error| {
+            let detail = error.reason.clone();
+            rest.node.note(What::Denied, &principal.named(), peer.address, request(), detail);
+        })
+    };
+    check(&principal)?;
+    if path.starts_with("/_security") && !route.only_reads(&head.method) {
+        principal = access::confirm(&rest.node, &principal).await?;
+        check(&principal)?;
+    }
     let is_of_operator = route.needs.is_of_operator() || route.path.ends_with("/_password");
     let is_change = is_of_operator && !route.only_reads(&head.method);
     let who = Arc::clone(&principal);

@@ -181,11 +181,17 @@ async fn serve(
         Ended::Moved => return Ok(()),
     };
     let mut stream = connection.into_parts().io.into_inner();
-    if peer.is_late() {
-        // There may be no room for it; the end of the connection says as much.
-        let _ = timeout(LATE_PAUSE, stream.write_all(LATE)).await;
+    let ending = async {
+        if peer.is_late() {
+            // There may be no room for it; the end of the connection says as much.
+            let _ = timeout(LATE_PAUSE, stream.write_all(LATE)).await;
+        }
+        linger(&mut stream).await;
+    };
+    tokio::select! {
+        () = ending => {}
+        () = place.ended() => {}
     }
-    linger(&mut stream).await;
     Ok(ended?)
 }
 

@@ -60,9 +60,7 @@ pub enum Refused {
     #[error("unable to authenticate")]
     Unknown,
     /// This node does not know who there is: it has not heard of the metadata for too long.
-    #[error(
-        "users are not known here: the log of the cluster's metadata has not been heard for too long"
-    )]
+    #[error("users are not known here: the log of the cluster's metadata is not heard")]
     Unheard,
     /// A password cannot be checked now.
     #[error(transparent)]
@@ -301,6 +299,18 @@ impl Security {
                 again.map(|(_, again)| Arc::clone(again)).ok_or(Refused::Unknown)
             }
         }
+    }
+
+    /// The same somebody as everybody is when this is asked, for who changes users or keys: a node that stood still would
+    /// let somebody who is gone make another of its like, and that one stays.
+    ///
+    /// # Errors
+    /// Where it is not there any more or may not log in, or that cannot be found out now.
+    pub async fn confirm(&self, principal: &Principal) -> Result<Arc<Principal>, Refused> {
+        if !self.store.hear().await {
+            return Err(Refused::Unheard);
+        }
+        self.again(principal)
     }
 
     /// # Errors

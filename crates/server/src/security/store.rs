@@ -57,6 +57,9 @@ pub trait Store: Send + Sync {
     /// For how long nothing has been heard of the metadata.
     fn unheard(&self) -> Duration;
 
+    /// Waits until all is known here that was acknowledged before this call; false where that cannot be found out.
+    fn hear(&self) -> BoxFuture<'_, bool>;
+
     /// The time by which keys are made and end, ms since 1970: what the cluster's nodes agree on, so that a node whose
     /// clock is wrong judges as the others do.
     fn now_ms(&self) -> u64;
@@ -99,6 +102,10 @@ impl Store for Coordinator {
 
     fn unheard(&self) -> Duration {
         self.metadata_unheard()
+    }
+
+    fn hear(&self) -> BoxFuture<'_, bool> {
+        Box::pin(self.hear_metadata())
     }
 
     fn now_ms(&self) -> u64 {
@@ -186,6 +193,10 @@ pub mod in_memory {
 
         fn unheard(&self) -> Duration {
             Duration::ZERO
+        }
+
+        fn hear(&self) -> BoxFuture<'_, bool> {
+            Box::pin(async { true })
         }
 
         fn now_ms(&self) -> u64 {

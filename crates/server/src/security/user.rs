@@ -166,7 +166,11 @@ impl UserSpec {
             );
         }
         match self.roles {
-            Some(roles) => user.roles = roles,
+            Some(roles) => {
+                // They say what the user may do, in place of Redis' rules.
+                user.acl = None;
+                user.roles = roles;
+            }
             None if is_new => return Err("Required [roles] in a user".into()),
             None => {}
         }

@@ -13,11 +13,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
+use super::shares::{Share, Shares};
 use crate::accept::Refusals;
 use crate::places::Place;
 
@@ -25,6 +26,19 @@ use crate::places::Place;
 pub(super) const KEY_TIME: Duration = Duration::from_secs(10);
 /// How long it may be there without a question. A follower that lives asks every few seconds.
 const IDLE_TIME: Duration = Duration::from_secs(300);
+/// The places for connections, of which each key has as many as it leaves to others.
+pub(super) struct KeyPlaces {
+    pub(super) room: Arc<Semaphore>,
+    pub(super) shares: Arc<Shares>,
+}
+
+impl KeyPlaces {
+    /// Takes one for a connection that is open already.
+    fn take(&self, key: &str) -> Option<Share> {
+        self.shares.take(key, self.room.available_permits() + 1)
+    }
+}
+
 /// Why a stranger goes that has to give way.
 pub(super) const MOVED: &str = "too many connections have shown no key";
 
@@ -37,6 +51,9 @@ struct PeerConnection {
     started: Instant,
     /// There until a key was shown: strangers are fewer than connections.
     stranger: Mutex<Option<Place>>,
+    places: Arc<KeyPlaces>,
+    /// The key's that was shown first.
+    share: Mutex<Option<Share>>,
     /// When the last question began or ended, ms after the start; 0 while no key was shown.
     last_ms: AtomicU64,
     under_way: AtomicUsize,
@@ -44,23 +61,33 @@ struct PeerConnection {
 }
 
 impl Standing {
-    pub(super) fn new(remote: SocketAddr, stranger: Place, refusals: Arc<Refusals>) -> Self {
+    pub(super) fn new(
+        remote: SocketAddr,
+        stranger: Place,
+        places: Arc<KeyPlaces>,
+        refusals: Arc<Refusals>,
+    ) -> Self {
         Self(Arc::new(PeerConnection {
             remote,
             started: Instant::now(),
             stranger: Mutex::new(Some(stranger)),
+            places,
+            share: Mutex::new(None),
             last_ms: AtomicU64::new(0),
             under_way: AtomicUsize::new(0),
             refusals,
         }))
     }
 
-    /// A key was shown that holds.
-    pub(super) fn know(&self, now: Instant) {
+    /// A key was shown that holds. False where it has as many connections as it leaves to others.
+    pub(super) fn know(&self, key: &str, now: Instant) -> bool {
         if !self.is_known() {
+            let Some(share) = self.0.places.take(key) else { return false };
+            self.0.share.lock().get_or_insert(share);
             self.0.stranger.lock().take();
         }
         self.touch(now);
+        true
     }
 
     /// A question begins; it ends when what this gives goes.
@@ -232,22 +259,47 @@ mod tests {
         let strangers = Places::new(1);
         let remote: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let place = strangers.take(remote.ip()).unwrap();
+        let places = KeyPlaces { room: Arc::new(Semaphore::new(2)), shares: Arc::default() };
         let standing = Standing::new(
             remote,
             place,
+            Arc::new(places),
             Arc::new(Refusals::new("a test", &Time::of_the_machine())),
         );
         let start = standing.0.started;
         let at = |second| start + Duration::from_secs(second);
         assert_eq!(standing.until(at(9)), start + KEY_TIME);
         assert_eq!(strangers.held(), 1);
-        standing.know(at(9));
+        assert!(standing.know("key", at(9)));
         assert_eq!(standing.until(at(9)), at(9) + IDLE_TIME);
         assert_eq!(strangers.held(), 0, "it is no stranger any more");
         let asked = standing.ask();
         assert_eq!(standing.until(at(5000)), at(5000) + IDLE_TIME, "a question is under way");
         drop(asked);
-        standing.know(at(10));
+        assert!(standing.know("key", at(10)));
         assert_eq!(standing.until(at(5000)), at(10) + IDLE_TIME);
+    }
+
+    #[test]
+    fn one_key_leaves_as_many_connections_as_it_has() {
+        let strangers = Places::new(16);
+        let room = Arc::new(Semaphore::new(10));
+        let places = Arc::new(KeyPlaces { room: Arc::clone(&room), shares: Arc::default() });
+        let mut held = Vec::new();
+        let mut come = |key: &str| {
+            let remote: SocketAddr = "127.0.0.1:1".parse().unwrap();
+            let permit = Arc::clone(&room).try_acquire_owned().unwrap();
+            let refusals = Arc::new(Refusals::new("a test", &Time::of_the_machine()));
+            let place = strangers.take(remote.ip()).unwrap();
+            let standing = Standing::new(remote, place, Arc::clone(&places), refusals);
+            let is_known = standing.know(key, standing.0.started);
+            // Who is not let in goes.
+            held.extend(is_known.then_some((permit, standing)));
+            is_known
+        };
+        let one = (0..10).filter(|_| come("one")).count();
+        let other = (0..10).filter(|_| come("other")).count();
+        assert_eq!((one, other), (5, 3));
+        assert!(come("third"));
     }
 }

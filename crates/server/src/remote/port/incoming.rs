@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-use super::connection::{Connection, KEY_TIME, MOVED, Standing};
+use super::connection::{Connection, KEY_TIME, KeyPlaces, MOVED, Standing};
 use crate::accept::{Acceptor, Refusals};
 use crate::places::{Places, SHARES_OF_CLUSTERS, within_files};
 use crate::tls::door::shake_hands;
@@ -38,7 +38,10 @@ pub(super) fn incoming(
     let most = within_files(CONNECTIONS_MAX, SHARES_OF_CLUSTERS);
     let door = Arc::new(Door {
         tls,
-        room: Arc::new(Semaphore::new(most)),
+        places: Arc::new(KeyPlaces {
+            room: Arc::new(Semaphore::new(most)),
+            shares: Arc::default(),
+        }),
         strangers: Places::new((most / STRANGERS_PART).max(1)),
         refusals: Arc::new(Refusals::new(WHOSE, &time)),
     });
@@ -58,7 +61,7 @@ pub(super) fn incoming(
 /// What all connections have to pass.
 struct Door {
     tls: Arc<Watched<ServerConfig>>,
-    room: Arc<Semaphore>,
+    places: Arc<KeyPlaces>,
     strangers: Arc<Places>,
     refusals: Arc<Refusals>,
 }
@@ -67,7 +70,7 @@ impl Door {
     async fn accept(self: &Arc<Self>, acceptor: &Acceptor, ready: &mpsc::Sender<Connection>) {
         loop {
             let (stream, remote) = acceptor.next().await;
-            let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
+            let Ok(room) = Arc::clone(&self.places.room).try_acquire_owned() else {
                 acceptor.refuse(remote, &"as many connections are open as there may be");
                 continue;
             };
@@ -78,7 +81,12 @@ impl Door {
                     continue;
                 }
             };
-            let standing = Standing::new(remote, stranger, Arc::clone(&self.refusals));
+            let standing = Standing::new(
+                remote,
+                stranger,
+                Arc::clone(&self.places),
+                Arc::clone(&self.refusals),
+            );
             let (door, ready) = (Arc::clone(self), ready.clone());
             tokio::spawn(async move {
                 let shaken = timeout(KEY_TIME, shake_hands(door.tls.get(), stream));

@@ -11,6 +11,7 @@
 mod connection;
 mod incoming;
 mod service;
+mod shares;
 mod streaming;
 
 use std::collections::BTreeMap;

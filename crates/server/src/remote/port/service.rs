@@ -17,7 +17,8 @@ use tonic::server::{Grpc, UnaryService};
 use tonic::{Request, Response, Status};
 
 use super::connection::{Asked, Standing};
-use super::streaming::{Shares, Streaming};
+use super::shares::{Share, Shares};
+use super::streaming::{STREAMS_OF_KEY_MAX, Streaming};
 use super::{ANSWERS_MAX, Leader, answer};
 use crate::remote::protocol::{
     ANSWER_BYTES_MAX, AUTHORIZATION, METHOD, QUESTION_BYTES_MAX, Question, SCHEME,
@@ -36,6 +37,8 @@ pub(super) struct Service {
     room: Arc<Semaphore>,
     /// Streams of each key.
     streams: Arc<Shares>,
+    /// Its questions.
+    questions: Arc<Shares>,
     /// Whether the port stops.
     stopping: watch::Receiver<bool>,
 }
@@ -47,8 +50,9 @@ impl Service {
         peers: Arc<dyn Peers>,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        let (room, streams) = (Arc::new(Semaphore::new(ANSWERS_MAX)), Arc::default());
-        Self { keys, leader, peers, room, streams, stopping }
+        let room = Arc::new(Semaphore::new(ANSWERS_MAX));
+        let (streams, questions) = (Arc::default(), Arc::default());
+        Self { keys, leader, peers, room, streams, questions, stopping }
     }
 
     /// Lets a question in before a byte of it is read.
@@ -64,12 +68,19 @@ impl Service {
                 return Err(Status::unauthenticated(words));
             }
         };
-        standing.know(Instant::now());
+        if !standing.know(&key.id, Instant::now()) {
+            let words = "too many connections of this key";
+            standing.say_refused(words);
+            return Err(Status::resource_exhausted(words));
+        }
         let room = match request.uri().path() {
             METHOD => {
-                let busy =
-                    |_| Status::resource_exhausted("too many questions of followers at once");
-                Some(Arc::clone(&self.room).try_acquire_owned().map_err(busy)?)
+                let busy = || Status::resource_exhausted("too many questions of followers at once");
+                let room = Arc::clone(&self.room).try_acquire_owned().map_err(|_| busy())?;
+                // One key has as many under way as it leaves to others: questions may come slowly.
+                let left = self.room.available_permits() + 1;
+                let share = self.questions.take(&key.id, left).ok_or_else(busy)?;
+                Some((room, share))
             }
             // The leader itself says how many streams it serves.
             stream::METHOD => None,
@@ -104,7 +115,7 @@ enum KeyError {
 /// A question under way.
 struct Admitted {
     /// None where it begins a stream.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<(OwnedSemaphorePermit, Share)>,
     asked: Asked,
 }
 
@@ -124,7 +135,7 @@ impl codegen::Service<http::Request<Body>> for Service {
         };
         let Admitted { room, asked } = admitted;
         let Some(room) = room else {
-            let Some(share) = self.streams.take(&key.id) else {
+            let Some(share) = self.streams.take(&key.id, STREAMS_OF_KEY_MAX) else {
                 let busy = Status::resource_exhausted("too many streams of this key: come again");
                 return Box::pin(async move { Ok(busy.into_http()) });
             };

@@ -2,14 +2,12 @@
 //! on message by message for as long as the key holds and may follow the tables. A task of its own
 //! sees to that also while the follower reads nothing.
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{Stream, unfold};
-use parking_lot::Mutex;
 use plimsoll_cluster::following::{FollowerPosition, Records, Told};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -18,6 +16,7 @@ use tonic::server::ServerStreamingService;
 use tonic::{Request, Response, Status};
 
 use super::connection::Asked;
+use super::shares::Share;
 use super::{Leader, no_table};
 use crate::remote::refusal::status_of;
 use crate::remote::stream;
@@ -26,7 +25,7 @@ use crate::security::keys::{Key, Keys};
 /// How often the key is looked at while a stream runs.
 const KEY_INTERVAL: Duration = Duration::from_secs(2);
 /// How many streams one key may have at a node: half of all, so that others come in.
-const STREAMS_OF_KEY_MAX: usize = 16;
+pub(super) const STREAMS_OF_KEY_MAX: usize = 16;
 /// What of a stream is ready to be sent: the leader has its own few messages behind it.
 const READY_MAX: usize = 1;
 /// How long a follower has to take the last word of a stream.
@@ -42,41 +41,6 @@ pub(super) struct Streaming {
     pub asked: Option<Asked>,
     /// Taken by the stream, too.
     pub share: Option<Share>,
-}
-
-/// How many streams of each key run.
-#[derive(Default)]
-pub(super) struct Shares(Mutex<HashMap<String, usize>>);
-
-/// One of them.
-pub(super) struct Share {
-    shares: Arc<Shares>,
-    key: String,
-}
-
-impl Shares {
-    /// Takes one; `None` where a key has as many as it may.
-    pub(super) fn take(self: &Arc<Self>, key: &str) -> Option<Share> {
-        let mut taken = self.0.lock();
-        let count = taken.entry(key.to_owned()).or_insert(0);
-        if *count >= STREAMS_OF_KEY_MAX {
-            return None;
-        }
-        *count += 1;
-        Some(Share { shares: Arc::clone(self), key: key.to_owned() })
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut taken = self.shares.0.lock();
-        if let Some(count) = taken.get_mut(&self.key) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.key);
-            }
-        }
-    }
 }
 
 type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;

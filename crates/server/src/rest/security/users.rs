@@ -16,6 +16,10 @@ pub(super) fn shown(user: &User) -> Value {
     if user.name == DEFAULT {
         metadata.insert("_reserved".to_owned(), json!(true));
     }
+    if let Some(rules) = &user.acl {
+        // What it may do, whatever its roles say.
+        metadata.insert("_redis_acl".to_owned(), json!(rules));
+    }
     json!({
         "username": shown_name(&user.name),
         "roles": user.roles,

@@ -22,7 +22,9 @@ use rust_rocksdb::{
 pub(in crate::partition) use options::RocksShared;
 
 use self::failure::failed;
-use self::options::{BLOCK_BYTES, DOCUMENT_BLOCK_BYTES, FileSizes};
+use self::options::{
+    BLOCK_BYTES, DOCUMENT_BLOCK_BYTES, DOCUMENT_COMPRESSION, FileSizes, ROW_COMPRESSION,
+};
 use self::walk::{up_to_rows, walk, walk_back};
 use super::super::pace::CompactionPace;
 use super::super::resources::Resources;
@@ -154,9 +156,17 @@ impl Rocks {
     }
 
     pub fn lay_out_for(&self, has_documents: bool) -> Result<(), StoreError> {
-        let bytes = if has_documents { DOCUMENT_BLOCK_BYTES } else { BLOCK_BYTES };
+        let (bytes, [compression, means]) = match has_documents {
+            true => (DOCUMENT_BLOCK_BYTES, DOCUMENT_COMPRESSION),
+            false => (BLOCK_BYTES, ROW_COMPRESSION),
+        };
         let table = format!("{{block_size={bytes};}}");
-        self.db.set_options(&[("block_based_table_factory", &table)]).map_err(failed)
+        let set = self.db.set_options(&[
+            ("block_based_table_factory", &table),
+            ("bottommost_compression", compression),
+            ("bottommost_compression_opts", means),
+        ]);
+        set.map_err(failed)
     }
 
     pub fn shape_files(&self, flush_bytes: u64) -> Result<(), StoreError> {
@@ -294,6 +304,23 @@ mod tests {
             assert_eq!(noted(dir.path(), "strict_bytes_per_sync"), "true");
             drop(db);
         }
+    }
+
+    #[test]
+    fn the_last_level_is_compressed_for_what_the_store_holds() {
+        let (dir, resources) = (tempfile::tempdir().unwrap(), resources());
+        let super::super::Kind::Rocks(shared) = &resources.kind else { panic!("another engine") };
+        let store = Rocks::open(dir.path(), shared, &resources, Arc::default(), true).unwrap();
+        let last_level = || {
+            let name = |it: &str| noted(dir.path(), &format!("bottommost_compression{it}"));
+            (name(""), name("_opts").contains("max_dict_bytes=16384"))
+        };
+        let of_rows = ("kDisableCompressionOption".to_owned(), false);
+        assert_eq!(last_level(), of_rows);
+        store.lay_out_for(true).unwrap();
+        assert_eq!(last_level(), ("kZSTD".to_owned(), true));
+        store.lay_out_for(false).unwrap();
+        assert_eq!(last_level(), of_rows);
     }
 
     #[test]
