@@ -4,7 +4,6 @@ of the metadata knows nobody.
 
 import base64
 import concurrent.futures
-import signal
 import subprocess
 import time
 
@@ -83,7 +82,7 @@ def test_who_is_gone_makes_nobody_through_a_node_that_stood_still(cluster):
     assert ask(second, eve, "GET", "/")[0] == 200
     rows = redis.Redis(port=second.port, username=eve[0], password=eve[1], socket_timeout=30)
     assert rows.acl_whoami() == "eve"
-    second.process.send_signal(signal.SIGSTOP)
+    second.freeze()
     try:
         assert ask(first, ADMIN, "DELETE", "/_security/user/eve")[0] == 200
         with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -95,12 +94,12 @@ def test_who_is_gone_makes_nobody_through_a_node_that_stood_still(cluster):
             acl = pool.submit(rows.execute_command, "ACL", "SETUSER", "evil", "on", ">secret", "+@all", "~*")
             # They wait at the node before it goes on.
             time.sleep(1)
-            second.process.send_signal(signal.SIGCONT)
+            second.thaw()
             assert [it.result()[0] for it in asked] == [401, 401, 401]
             with pytest.raises(redis.RedisError):
                 acl.result()
     finally:
-        second.process.send_signal(signal.SIGCONT)
+        second.thaw()
     assert list(ask(first, ADMIN, "GET", "/_security/user")[1]) == ["elastic"]
     assert ask(first, ADMIN, "GET", "/_security/api_key")[1] == {"api_keys": []}
 

@@ -60,6 +60,7 @@ impl Keeping {
             follower: name.to_owned(),
             follower_incarnation: incarnation,
             change,
+            key: String::new(),
         }
     }
 }

@@ -219,6 +219,9 @@ pub struct Hold {
     pub follower_incarnation: u64,
     /// What is to become of what is held.
     pub change: HoldChange,
+    /// The key that was shown for it: for the leader to say, whom nobody tells.
+    #[serde(skip)]
+    pub key: String,
 }
 
 /// What is to become of what is held for a follower.

@@ -381,6 +381,7 @@ mod tests {
             follower: "b".to_owned(),
             follower_incarnation: 6,
             change: HoldChange::Positions(positions),
+            key: String::new(),
         }
     }
 

@@ -180,6 +180,7 @@ async fn a_follower_is_given_what_its_key_opens() {
         follower: "copy".to_owned(),
         follower_incarnation: 3,
         change: HoldChange::Begin,
+        key: String::new(),
     };
     assert_eq!(soon(remote.hold(hold.clone())).await.unwrap().positions, [0, 0]);
     let other = soon(remote.hold(Hold { table: 1, ..hold.clone() })).await;

@@ -1,6 +1,8 @@
 //! What is kept in the log for the followers of other clusters: how far each has come, as objects of
 //! the metadata, one for each table here, cluster there and table there.
 //!
+//! A key has as many holds at most as it leaves to others.
+//!
 //! A hold is begun before its follower copies files, so that no record between those and the stream
 //! can be trimmed; it moves forward with the follower and ends when the follower says so, or its table
 //! here goes. It has no time limit. What it spares is worked out by `sparing.rs`.
@@ -24,8 +26,8 @@ use crate::wire::write_error::failed;
 pub(super) const KIND: &str = "follower";
 /// The most holds of one table.
 const OF_TABLE_MAX: usize = 64;
-/// The most in all.
-const HOLDS_MAX: usize = 1024;
+/// The most in all, of which one key has half.
+const HOLDS_MAX: usize = 2048;
 /// The longest name in a hold, bytes.
 const NAME_BYTES_MAX: usize = 255;
 /// How often a change is tried where another node's comes between: this node's own wait for each other.
@@ -48,6 +50,9 @@ pub struct FollowerHold {
     pub follower_incarnation: u64,
     /// What comes after these positions is kept, by ordinal.
     pub positions: Vec<u64>,
+    /// The key that was shown when they were told; empty where it was not noted yet.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub key: String,
     /// When that was written last, in log time, ms since 1970.
     pub at_ms: u64,
     /// Whether nothing is kept any more, because it was too much.
@@ -122,7 +127,7 @@ impl Leading {
             } else {
                 let reaches = self.reaches(&hold).await?;
                 if current.is_none() && hold.change == HoldChange::Begin {
-                    check_room(&all, hold.table)?;
+                    check_room(&all, &hold)?;
                 }
                 let at_ms = here.metadata.log_time_ms();
                 match changed(current, &hold, &reaches, at_ms)? {
@@ -253,14 +258,21 @@ fn check_names(hold: &Hold) -> Result<(), RemoteError> {
     }
 }
 
-fn check_room(all: &[(String, FollowerHold)], table: u64) -> Result<(), RemoteError> {
-    let of_table = all.iter().filter(|(_, held)| held.table == table).count();
-    if of_table >= OF_TABLE_MAX {
-        return Err(RemoteError::Refused(format!("{of_table} tables follow this one already")));
+fn check_room(all: &[(String, FollowerHold)], hold: &Hold) -> Result<(), RemoteError> {
+    let all = || all.iter().map(|(_, held)| held);
+    let of_table = || all().filter(|held| held.table == hold.table);
+    let of_key = |held: &&FollowerHold| held.key == hold.key && !hold.key.is_empty();
+    let refused = |count: usize, what: &str| {
+        Err(RemoteError::Refused(format!("{count} tables follow this {what} already")))
+    };
+    let has_room = |count: usize, own: usize, max: usize| own < max.saturating_sub(count);
+    let count = of_table().count();
+    if !has_room(count, of_table().filter(of_key).count(), OF_TABLE_MAX) {
+        return refused(count, "one");
     }
-    if all.len() >= HOLDS_MAX {
-        let count = all.len();
-        return Err(RemoteError::Refused(format!("{count} tables follow this cluster already")));
+    let count = all().count();
+    if !has_room(count, all().filter(of_key).count(), HOLDS_MAX) {
+        return refused(count, "cluster");
     }
     Ok(())
 }
@@ -321,8 +333,9 @@ fn changed(
     if kept.is_some_and(|kept| kept.positions == positions) {
         return Ok(kept.cloned());
     }
-    let Hold { name, table, cluster_uuid, follower, follower_incarnation, .. } = hold.clone();
+    let Hold { name, table, cluster_uuid, follower, follower_incarnation, key, .. } = hold.clone();
     Ok(Some(FollowerHold {
+        key,
         table,
         name,
         cluster_uuid,
@@ -368,6 +381,28 @@ mod tests {
         assert_eq!(positions(None, to([15, 4])), None);
         let few = changed(Some(&at), &hold(HoldChange::Positions(vec![1])), &REACHES, 0);
         assert!(matches!(few, Err(RemoteError::Refused(_))));
+    }
+
+    #[test]
+    fn a_key_leaves_as_many_holds_as_it_has() {
+        let mut all = Vec::new();
+        let mut begun = |table: u64, key: &str| {
+            let wanted = Hold { table, key: key.to_owned(), ..hold(HoldChange::Begin) };
+            let has_room = check_room(&all, &wanted).is_ok();
+            if has_room {
+                let number = all.len().to_string();
+                let key = key.to_owned();
+                all.push((number, FollowerHold { table, key, ..kept(&[]) }));
+            }
+            has_room
+        };
+        let count = |of: &mut dyn FnMut(u64) -> bool| (0..3000).filter(|at| of(*at)).count();
+        assert_eq!(count(&mut |_| begun(7, "one")), OF_TABLE_MAX / 2);
+        assert_eq!(count(&mut |at| begun(8 + at, "one")), HOLDS_MAX / 2 - OF_TABLE_MAX / 2);
+        assert!(begun(7, "two") && begun(8, "two"));
+        // Those of an older version have none: they bound each other alone.
+        assert_eq!(count(&mut |_| begun(7, "")), OF_TABLE_MAX / 2 - 1);
+        assert!(!begun(7, "two") && begun(9, "two"));
     }
 
     #[test]

@@ -112,11 +112,15 @@ pub async fn answer(ask: Ask, key: &Key, leader: &dyn Leader) -> Result<Answer, 
         Ask::Follow { hold } | Ask::Hold { hold } if !key.may_follow(&hold.name) => {
             return Err(no_table(&hold.name));
         }
-        Ask::Follow { hold } => Answer::Table(leader.follow(hold).await?),
-        Ask::Hold { hold } => Answer::Held(leader.hold(hold).await?),
+        Ask::Follow { hold } => Answer::Table(leader.follow(of_key(hold, key)).await?),
+        Ask::Hold { hold } => Answer::Held(leader.hold(of_key(hold, key)).await?),
         Ask::Files { question } => Answer::Files(leader.files(key, question).await),
         Ask::Difference { ask } => Answer::Difference(leader.difference(key, ask).await?),
     })
+}
+
+fn of_key(hold: Hold, key: &Key) -> Hold {
+    Hold { key: key.id.clone(), ..hold }
 }
 
 /// What is said of a table that is not there, and of one that the key may not follow.

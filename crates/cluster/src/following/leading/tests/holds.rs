@@ -13,6 +13,7 @@ async fn hold(leader: &Leader, change: HoldChange) -> Hold {
         follower: "db0".to_owned(),
         follower_incarnation: 6,
         change,
+        key: String::new(),
     }
 }
 
