@@ -150,7 +150,11 @@ fn compare(executor: &mut Executor, cluster: &Cluster) -> Result<Vec<String>, St
     let end = executor.time().now() + HEALS_WITHIN;
     let mut violations = vec!["no node compares copies".to_owned()];
     while !violations.is_empty() && executor.time().now() < end {
-        let Some((coordinator, tasks)) = cluster.network.coordinator(&address) else { break };
+        let Some((coordinator, tasks)) = cluster.network.coordinator(&address) else {
+            // It may be opened anew just now: it stood still, and learns late what it lacks.
+            executor.run_for(PROBE_PAUSE)?;
+            continue;
+        };
         let found: Arc<Mutex<Option<Vec<CopyDigest>>>> = Arc::default();
         let told = Arc::clone(&found);
         let alone = alone(&coordinator);

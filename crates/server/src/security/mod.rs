@@ -60,7 +60,7 @@ pub enum Refused {
     #[error("unable to authenticate")]
     Unknown,
     /// This node does not know who there is: it has not heard of the metadata for too long.
-    #[error("users are not known here: the log of the cluster's metadata is not heard")]
+    #[error("users are not known here: the log of the cluster's metadata has not been heard")]
     Unheard,
     /// A password cannot be checked now.
     #[error(transparent)]
