@@ -80,24 +80,36 @@ def test_who_is_gone_makes_nobody_through_a_node_that_stood_still(cluster):
     body = {"password": eve[1], "roles": ["superuser"]}
     assert ask(first, ADMIN, "PUT", "/_security/user/eve", body)[0] == 200
     assert ask(second, eve, "GET", "/")[0] == 200
-    rows = redis.Redis(port=second.port, username=eve[0], password=eve[1], socket_timeout=30)
-    assert rows.acl_whoami() == "eve"
+    rows = [redis.Redis(port=second.port, username=eve[0], password=eve[1], socket_timeout=30) for _ in range(2)]
+    assert [it.acl_whoami() for it in rows] == ["eve", "eve"]
     second.freeze()
     try:
         assert ask(first, ADMIN, "DELETE", "/_security/user/eve")[0] == 200
         with concurrent.futures.ThreadPoolExecutor() as pool:
             asked = [
                 pool.submit(ask, second, eve, "PUT", "/_security/user/evil", body),
+                pool.submit(ask, second, eve, "PUT", "//_security/user/evil", body),
                 pool.submit(ask, second, eve, "POST", "/_security/api_key", {"name": "k"}),
                 pool.submit(ask, second, eve, "POST", "/_security/user/elastic/_password", {"password": "taken over"}),
             ]
-            acl = pool.submit(rows.execute_command, "ACL", "SETUSER", "evil", "on", ">secret", "+@all", "~*")
+            by_resp = [
+                pool.submit(it.execute_command, *command)
+                for it, command in zip(
+                    rows,
+                    [
+                        ("ACL", "SETUSER", "evil", "on", ">secret", "+@all", "~*"),
+                        ("CONFIG", "SET", "requirepass", "taken over"),
+                    ],
+                    strict=True,
+                )
+            ]
             # They wait at the node before it goes on.
             time.sleep(1)
             second.thaw()
-            assert [it.result()[0] for it in asked] == [401, 401, 401]
-            with pytest.raises(redis.RedisError):
-                acl.result()
+            assert [it.result()[0] for it in asked] == [401, 401, 401, 401]
+            for it in by_resp:
+                with pytest.raises(redis.RedisError):
+                    it.result()
     finally:
         second.thaw()
     assert list(ask(first, ADMIN, "GET", "/_security/user")[1]) == ["elastic"]

@@ -315,6 +315,9 @@ impl Connection {
     }
 
     async fn run_own(&mut self, own: Own, argv: &Argv) -> Result<Reply, ErrorReply> {
+        if changes_users(own, argv) {
+            self.state.confirm(argv).await?;
+        }
         match own {
             Own::Auth | Own::Hello => {
                 let client = Arc::clone(&self.state.client);
@@ -335,12 +338,7 @@ impl Connection {
                     reply = logging_in => reply,
                 }
             }
-            Own::Acl => {
-                if handlers::acl::is_change(argv) {
-                    self.state.confirm("acl", argv).await?;
-                }
-                handlers::acl::run(&mut self.state, argv).await
-            }
+            Own::Acl => handlers::acl::run(&mut self.state, argv).await,
             Own::Multi => self.state.transaction.open().map(|()| Reply::OK),
             Own::Exec => self.exec().await,
             Own::Watch => self.watch(argv).await,
@@ -411,6 +409,11 @@ impl Connection {
     /// each reply stands where its command stood.
     async fn exec(&mut self) -> Result<Reply, ErrorReply> {
         let (watched, queue) = self.state.transaction.exec()?;
+        for Queued { entry, argv } in &queue {
+            if matches!(entry.runs, Runs::Here(own) if changes_users(own, argv)) {
+                self.state.confirm(argv).await?;
+            }
+        }
         let began = Instant::now();
         let commands: Vec<Argv> = queue
             .iter()
@@ -447,5 +450,17 @@ impl Connection {
             replies.push(reply);
         }
         Ok(Reply::Array(replies))
+    }
+}
+
+/// Whether a command changes who gets in, and as whom.
+fn changes_users(own: Own, argv: &Argv) -> bool {
+    match own {
+        Own::Acl => handlers::acl::is_change(argv),
+        Own::Config => {
+            argv.iter().skip(2).any(|word| word.eq_ignore_ascii_case(b"requirepass"))
+                && argv.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"set"))
+        }
+        _ => false,
     }
 }

@@ -141,16 +141,14 @@ impl ConnectionState {
     ///
     /// # Errors
     /// Where it may not, or that cannot be found out.
-    pub async fn confirm(&mut self, command: &str, argv: &Argv) -> Result<(), ErrorReply> {
+    pub async fn confirm(&self, argv: &Argv) -> Result<(), ErrorReply> {
         let principal = self.principal.as_ref().ok_or_else(no_auth)?;
-        let again = self.shared.security.confirm(principal).await;
-        if let Err(why @ Refused::Unheard) = again {
-            return Err(ErrorReply::err(why.to_string()));
-        }
-        self.follow_users();
-        let principal = self.principal.as_ref().ok_or_else(no_auth)?;
-        let entry = commands::find(command.as_bytes());
-        entry.map_or(Ok(()), |entry| permission::check(principal, entry, argv, self.db))
+        let again = self.shared.security.confirm(principal).await.map_err(|why| match why {
+            Refused::Unheard => ErrorReply::err(why.to_string()),
+            _ => no_auth(),
+        })?;
+        let entry = commands::find(&argv.get(0).unwrap_or_default().to_ascii_lowercase());
+        entry.map_or(Ok(()), |entry| permission::check(&again, entry, argv, self.db))
     }
 
     /// Waits until a password may be looked at: failed logins from the client's address slow

@@ -135,6 +135,10 @@ async fn set_user(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorRe
         return Err(ErrorReply::err("Usernames can't contain spaces or null characters"));
     }
     let kept = kept_name(name);
+    // Each is hashed before the user is changed.
+    if argv.iter().skip(3).filter(|rule| rule.starts_with(b">")).count() > PASSWORDS_MAX {
+        return Err(ErrorReply::err(format!("a user has at most {PASSWORDS_MAX} passwords")));
+    }
     let mut changes = Vec::new();
     for at in 3..argv.len() {
         let rule = utf8(argv, at)?;
@@ -144,6 +148,8 @@ async fn set_user(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorRe
             ErrorReply::err(format!("Error in ACL SETUSER modifier '{shown}': {why}"))
         })?);
     }
+    // That took a while.
+    state.confirm(argv).await?;
     let changed = security.change_user(kept, |before| {
         let mut user = before.unwrap_or_else(|| User {
             enabled: false,

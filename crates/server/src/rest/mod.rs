@@ -200,7 +200,7 @@ async fn answer(
         })
     };
     check(&principal)?;
-    if path.starts_with("/_security") && !route.only_reads(&head.method) {
+    if route.changes_users(&head.method) {
         principal = access::confirm(&rest.node, &principal).await?;
         check(&principal)?;
     }

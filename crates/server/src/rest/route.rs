@@ -118,6 +118,14 @@ impl Route {
             || (*method == Method::POST && self.path.split('/').any(|word| READS.contains(&word)))
     }
 
+    /// Whether it changes users, roles or keys, however its path is written.
+    #[must_use]
+    pub fn changes_users(&self, method: &Method) -> bool {
+        self.path.starts_with("/_security")
+            && !self.only_reads(method)
+            && !self.path.ends_with("/_has_privileges")
+    }
+
     /// Checks that every parameter is one that the route has.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use plimsoll_index::Error;
 use plimsoll_stdx::wildcard_matches;
 use serde_json::{Map, Value, json};
 
+use super::confirmed_body;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::documents::write::validation;
@@ -32,7 +33,7 @@ const ROLES_MAX: usize = 100;
 /// # Errors
 /// 400 where what is asked for makes no sense or is not supported.
 pub async fn create_for_follower(mut call: Call) -> Result<Answer, Error> {
-    let spec = spec_for_follower(call.json_required().await?)?;
+    let spec = spec_for_follower(confirmed_body(&mut call).await?)?;
     made(&call, spec).await
 }
 
@@ -50,7 +51,7 @@ pub async fn create(mut call: Call) -> Result<Answer, Error> {
         }
         _ => {}
     }
-    let (mut spec, roles) = spec(call.json_required().await?)?;
+    let (mut spec, roles) = spec(confirmed_body(&mut call).await?)?;
     let directory = call.rest.node.security.directory();
     spec.owner = Some(Owner {
         user: kept_name(&call.principal.name).to_owned(),
@@ -152,7 +153,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
 /// # Errors
 /// 400 where it is not said which.
 pub async fn invalidate(mut call: Call) -> Result<Answer, Error> {
-    let (mut which, is_owner) = which(call.json_required().await?)?;
+    let (mut which, is_owner) = which(confirmed_body(&mut call).await?)?;
     if is_owner && which.user.is_some() {
         let why = "username must not be set when the [owner] flag is true";
         return Err(validation(&[why]));

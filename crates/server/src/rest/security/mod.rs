@@ -7,8 +7,10 @@ mod users;
 mod who;
 
 use plimsoll_index::Error;
+use serde_json::Value;
 
-use super::access::busy;
+use super::access::{self, busy};
+use super::call::Call;
 use super::needs::{CLUSTER_API_KEYS, CLUSTER_SECURITY, KNOWN};
 use super::route::{Route, Verb, route};
 use crate::security::changes::ChangeError;
@@ -87,4 +89,18 @@ fn failed(error: ChangeError) -> Error {
         ChangeError::Unproven(why) => busy(why),
         ChangeError::Failed(error) => error,
     }
+}
+
+/// The body of what changes users, roles or keys; who sends it is looked at once more, because it may have come slowly.
+///
+/// # Errors
+/// As of [`Call::json_required`]; 401 or 403 where who sends it is gone or has other rights by now.
+async fn confirmed_body(call: &mut Call) -> Result<Value, Error> {
+    let body = call.json_required().await?;
+    let again = access::confirm(&call.rest.node, &call.principal).await?;
+    if *again != *call.principal {
+        let reason = "the rights of the user were changed while the request came";
+        return Err(Error::forbidden("security_exception", reason));
+    }
+    Ok(body)
 }

@@ -4,7 +4,7 @@ use plimsoll_index::Error;
 use plimsoll_stdx::wildcard_matches;
 use serde_json::{Map, Value, json};
 
-use super::failed;
+use super::{confirmed_body, failed};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 
@@ -32,7 +32,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
 /// # Errors
 /// 400 where the body is none of a role, or nobody would be left who may change users.
 pub async fn put(mut call: Call) -> Result<Answer, Error> {
-    let body = call.json_required().await?;
+    let body = confirmed_body(&mut call).await?;
     let name = call.part("name").unwrap_or_default();
     let created = call.rest.node.security.put_role(name, &body).await.map_err(failed)?;
     Ok(Answer::json(&json!({ "role": { "created": created } })))

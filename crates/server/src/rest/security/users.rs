@@ -4,7 +4,7 @@ use plimsoll_index::Error;
 use plimsoll_stdx::wildcard_matches;
 use serde_json::{Map, Value, json};
 
-use super::failed;
+use super::{confirmed_body, failed};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::security::principal::Via;
@@ -61,7 +61,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
 /// # Errors
 /// 400 where the body is none of a user, or nobody would be left who may change users.
 pub async fn put(mut call: Call) -> Result<Answer, Error> {
-    let body = object(call.json_required().await?)?;
+    let body = object(confirmed_body(&mut call).await?)?;
     let name = call.part("name").unwrap_or_default();
     if body.get("username").is_some_and(|it| it != name) {
         return Err(Error::illegal_argument("[username] is not that of the path"));
@@ -107,7 +107,7 @@ pub async fn own_password(mut call: Call) -> Result<Answer, Error> {
 }
 
 async fn change_password(call: &mut Call, name: &str) -> Result<Answer, Error> {
-    let body = object(call.json_required().await?)?;
+    let body = object(confirmed_body(call).await?)?;
     let text = |field: &str| body.get(field).and_then(Value::as_str).map(str::to_owned);
     let (password, hash) = (text("password"), text("password_hash"));
     if let Some(other) =
