@@ -19,7 +19,7 @@ use tracing::{Instrument as _, field};
 
 use super::{
     Connection, End, OUTPUT_BYTES_HIGH, permission,
-    state::{Queued, Replies},
+    state::{Queued, Replies, no_auth},
 };
 use crate::{
     commands::{self, Entry, Own, Runs},
@@ -76,7 +76,7 @@ impl Connection {
         self.last_command = Some(entry.index);
         if !self.state.is_authenticated() && !entry.is_open_to_all() {
             let error = match entry.spec.check(&argv) {
-                Ok(_) => ErrorReply::named("NOAUTH", "Authentication required."),
+                Ok(_) => no_auth(),
                 Err(error) => error,
             };
             self.state.refuse(Some(entry), error);

@@ -21,12 +21,13 @@ use crate::{
     },
 };
 
-fn no_auth() -> ErrorReply {
-    ErrorReply::named("NOAUTH", "Authentication required.")
-}
-
 /// The longest name of a user that is looked at, bytes.
 const NAME_BYTES_MAX: usize = 512;
+
+/// What a client is told that has not logged in.
+pub(super) fn no_auth() -> ErrorReply {
+    ErrorReply::named("NOAUTH", "Authentication required.")
+}
 
 /// Which replies the client wants to see, as CLIENT REPLY says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ pub(super) const DOCUMENT_BLOCK_BYTES: usize = 16 * 1024;
 pub(super) const DOCUMENT_COMPRESSION: [&str; 2] =
     ["kZSTD", "{window_bits=-14;level=3;strategy=0;max_dict_bytes=16384;enabled=true}"];
 /// The same of single rows: as in all other levels. Under updates each row is compressed many times over, and that
-/// took three quarters of what compaction costs (updates of 1 KB: 20 us of processor a row, 5 without).
+/// took three quarters of what compaction costs (updates of 1 KB: 20 us of processor a row, 6 without).
 pub(super) const ROW_COMPRESSION: [&str; 2] =
     ["kDisableCompressionOption", "{max_dict_bytes=0;enabled=false}"];
 
