@@ -195,6 +195,20 @@ def test_on_loopback_it_can_be(new_node):
     assert ask(node, "GET", "/")[0] == 200
 
 
+def test_the_last_administrator_keeps_the_password_that_lets_it_in(new_node):
+    """Where everybody has to be known, nobody could log in after that."""
+    node = new_node(settings=["security.enabled=true", f"resp.password={PASSWORD}"]).start()
+    client = node.client(password=PASSWORD)
+    with pytest.raises(redis.ResponseError, match="nobody would be left who may change users"):
+        client.config_set("requirepass", "")
+    assert ask(node, "GET", "/", basic(PASSWORD))[0] == 200
+    another = b'{"password": "another secret", "roles": ["superuser"]}'
+    headers = basic(PASSWORD) | {"content-type": "application/json"}
+    assert ask(node, "PUT", "/_security/user/another", headers, another)[0] == 200
+    assert client.config_set("requirepass", "")
+    assert ask(node, "GET", "/", basic(PASSWORD))[0] == 401
+
+
 def test_guessing_is_slowed_and_logged_and_nobody_else_is_kept_out(new_node):
     node = new_node(settings=[f"resp.password={PASSWORD}"]).start()
     # Connections that logged in before the guessing began.

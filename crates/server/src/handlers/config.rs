@@ -15,7 +15,7 @@ use crate::{
     listen::{ListenError, check_exposure},
     places::{SHARES_OF_CLIENTS, within_files},
     resp::Limits,
-    security::user::DEFAULT,
+    security::{changes::ChangeError, user::DEFAULT},
     settings::{Durability, PASSWORD_BYTES_MAX, Settings},
 };
 
@@ -44,6 +44,9 @@ enum NotSet {
         "the user 'default' has a password in the whole cluster: change it by ACL SETUSER default"
     )]
     PasswordKept,
+    /// Security does not let it be.
+    #[error(transparent)]
+    Refused(#[from] ChangeError),
     /// It is fixed while the node runs.
     #[error("can't set immutable config")]
     Fixed,
@@ -148,7 +151,10 @@ const PARAMETERS: &[Parameter] = &[
             if security.directory().user(DEFAULT).is_some_and(|user| !user.passwords.is_empty()) {
                 return Err(NotSet::PasswordKept);
             }
-            if security.own_password.set(text) { Ok(()) } else { Err(NotSet::PasswordTooLong) }
+            match security.set_own_password(text)? {
+                true => Ok(()),
+                false => Err(NotSet::PasswordTooLong),
+            }
         }),
     },
 ];

@@ -60,6 +60,23 @@ impl Security {
         Ok(self.passwords.prove("", &[hash.to_owned()], password).await?)
     }
 
+    /// Gives `default` another password on this node, where the metadata has none for it; an empty one: none. False
+    /// where it is too long.
+    ///
+    /// # Errors
+    /// Where everybody has to be known, and nobody would be left who may change users.
+    pub fn set_own_password(&self, password: &[u8]) -> Result<bool, ChangeError> {
+        let directory = self.directory();
+        let ends = password.is_empty() && self.options.enabled;
+        if ends
+            && directory.has_administrator(self.default_has_way(&directory))
+            && !directory.has_administrator(false)
+        {
+            return Err(ChangeError::LastAdministrator);
+        }
+        Ok(self.own_password.set(password))
+    }
+
     /// Puts a user, or changes one: says whether it is new. Not the first user, which Elasticsearch keeps apart too.
     ///
     /// # Errors

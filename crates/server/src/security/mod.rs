@@ -92,7 +92,7 @@ pub struct Security {
     pub keys: Arc<Keys>,
     passwords: Passwords,
     /// The password of the settings.
-    pub own_password: Password,
+    own_password: Password,
     /// What is noted of who came and what was changed.
     pub audit: Audit,
     options: SecurityOptions,
