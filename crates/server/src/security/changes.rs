@@ -67,12 +67,9 @@ impl Security {
     /// Where everybody has to be known, and nobody would be left who may change users.
     pub fn set_own_password(&self, password: &[u8]) -> Result<bool, ChangeError> {
         let directory = self.directory();
-        let ends = password.is_empty() && self.options.enabled;
-        if ends
-            && directory.has_administrator(self.default_has_way(&directory))
-            && !directory.has_administrator(false)
-        {
-            return Err(ChangeError::LastAdministrator);
+        if password.is_empty() && self.options.enabled {
+            let had = directory.has_administrator(self.default_has_way(&directory));
+            check_left(had, directory.has_administrator(false))?;
         }
         Ok(self.own_password.set(password))
     }
@@ -244,7 +241,6 @@ impl Security {
         Err(others_change().into())
     }
 
-    /// Nobody takes away the last one who may change users; where there is none already, everything helps.
     fn check_administrator(
         &self,
         before: &Directory,
@@ -252,8 +248,13 @@ impl Security {
     ) -> Result<(), ChangeError> {
         let had = before.has_administrator(self.default_has_way(before));
         let has = after.has_administrator(self.default_has_way(after));
-        if had && !has { Err(ChangeError::LastAdministrator) } else { Ok(()) }
+        check_left(had, has)
     }
+}
+
+/// Nobody takes away the last one who may change users; where there is none already, everything helps.
+fn check_left(had: bool, has: bool) -> Result<(), ChangeError> {
+    if had && !has { Err(ChangeError::LastAdministrator) } else { Ok(()) }
 }
 
 /// Whether somebody is left who may change users is a matter of users and roles alike.
