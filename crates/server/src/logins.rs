@@ -1,16 +1,19 @@
 //! Failed logins: how fast one address may try passwords, and what the log says of it; and how fast
 //! whoever has not logged in is told so. What is compared is [`crate::auth`]'s.
 //!
-//! Each address has a bucket of tries that fills up again by and by. A failed try takes one out.
-//! While it is empty, whoever comes from there waits for the next before the password is looked
-//! at: a wrong one is not told from a right one sooner. A right password costs nothing, and other
-//! addresses have buckets of their own, so that nobody is locked out from elsewhere.
+//! Each address has a bucket of tries that fills up again by and by. Whoever comes from there takes one out
+//! before the password is looked at; a right one gives it back. So a thousand guesses at once are ten, and the
+//! others wait until one of these is decided. While all have failed, whoever comes waits for the next: a wrong
+//! password is not told from a right one sooner. Other addresses have buckets of their own, so that nobody is locked
+//! out from elsewhere.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// How many tries may fail at once.
 const BURST: f64 = 10.0;
@@ -48,39 +51,154 @@ struct Book {
     unlogged: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Bucket {
-    /// Tries that may fail at once; below zero where some wait.
+    /// Tries that may begin at once; below zero where some wait.
     tries: f64,
     at: Instant,
+    /// Those that began at once and are not decided.
+    under_way: usize,
+    /// Rung when one of these is.
+    decided: Arc<Notify>,
 }
 
 impl Bucket {
-    fn refilled(self, now: Instant) -> Self {
+    fn new(now: Instant) -> Self {
+        Self { tries: BURST, at: now, under_way: 0, decided: Arc::default() }
+    }
+
+    fn tries(&self, now: Instant) -> f64 {
         let since = now.saturating_duration_since(self.at).as_secs_f64();
-        Self { tries: (self.tries + since * PER_SECOND).min(BURST), at: now }
+        (self.tries + since * PER_SECOND).min(BURST)
+    }
+
+    fn refill(&mut self, now: Instant) {
+        (self.tries, self.at) = (self.tries(now), now);
+    }
+
+    /// Has those that wait come again: one for each try that is there, and all where nothing is under way that they could
+    /// wait for.
+    fn ring(&self) {
+        if self.under_way == 0 {
+            self.decided.notify_waiters();
+            return;
+        }
+        let mut tries = self.tries;
+        while tries >= 1.0 {
+            self.decided.notify_one();
+            tries -= 1.0;
+        }
     }
 }
 
-/// When a password may be looked at.
+/// How a try came to be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// Now.
+enum Taken {
+    /// At once.
+    Now,
+    /// It waited for the next.
+    Later,
+    /// Nothing was taken out: who tries has logged in before.
+    Nothing,
+}
+
+/// When a password may be looked at.
+#[derive(Debug)]
+enum Turn {
+    /// Now; the try is taken out.
     Now,
     /// After this time; the try is taken out already.
     After(Duration),
+    /// Once one of the others is decided: ask again when this rings.
+    Behind(Arc<Notify>),
     /// Not at all: too many wait. There may be room after this time.
     Refused(Duration),
 }
 
+/// A try to log in, which has failed unless it is said to have passed: who hangs up before that is known has tried
+/// as well.
+#[derive(Debug)]
+pub struct Attempt {
+    logins: Arc<Logins>,
+    from: IpAddr,
+    port: &'static str,
+    taken: Taken,
+    is_decided: bool,
+}
+
+impl Attempt {
+    /// The password was right, or was not looked at.
+    pub fn passed(mut self) {
+        self.is_decided = true;
+        self.logins.passed(self.from, self.taken, Instant::now());
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if !self.is_decided {
+            let now = Instant::now();
+            self.logins.failed(self.from, self.taken, now);
+            self.logins.say(self.from, self.port, now);
+        }
+    }
+}
+
 impl Logins {
-    /// When a password from this address may be looked at.
-    pub fn turn(&self, from: IpAddr, now: Instant) -> Turn {
+    /// Waits until a password from this address may be looked at; `port` is the setting where it arrived.
+    ///
+    /// # Errors
+    /// After how long there may be room, where too many wait already.
+    pub async fn attempt(
+        self: &Arc<Self>,
+        from: IpAddr,
+        port: &'static str,
+    ) -> Result<Attempt, Duration> {
+        let taken = |taken| self.begun(from, port, taken);
+        loop {
+            // Whoever rings from here on is heard.
+            let decided = match self.turn(from, Instant::now()) {
+                Turn::Now => return Ok(taken(Taken::Now)),
+                Turn::After(wait) => {
+                    let attempt = taken(Taken::Later);
+                    tokio::time::sleep(wait).await;
+                    return Ok(attempt);
+                }
+                Turn::Refused(wait) => {
+                    self.say(from, port, Instant::now());
+                    return Err(wait);
+                }
+                Turn::Behind(decided) => decided,
+            };
+            let ring = decided.notified();
+            tokio::pin!(ring);
+            ring.as_mut().enable();
+            // It may have rung before this listened.
+            if self.is_behind(from, Instant::now()) {
+                ring.await;
+            }
+        }
+    }
+
+    /// The same for who logged in before as the same user, and is no guesser: its password is looked at in any case.
+    pub fn untaken(self: &Arc<Self>, from: IpAddr, port: &'static str) -> Attempt {
+        self.begun(from, port, Taken::Nothing)
+    }
+
+    fn begun(self: &Arc<Self>, from: IpAddr, port: &'static str, taken: Taken) -> Attempt {
+        Attempt { logins: Arc::clone(self), from, port, taken, is_decided: false }
+    }
+
+    fn turn(&self, from: IpAddr, now: Instant) -> Turn {
         let mut book = self.book.lock();
-        let Some(bucket) = book.buckets.get_mut(&owner(from)) else { return Turn::Now };
-        *bucket = bucket.refilled(now);
+        let bucket = book.bucket(from, now);
         if bucket.tries >= 1.0 {
+            bucket.tries -= 1.0;
+            bucket.under_way += 1;
             return Turn::Now;
+        }
+        if bucket.under_way > 0 {
+            return Turn::Behind(Arc::clone(&bucket.decided));
         }
         let wait = Duration::from_secs_f64((1.0 - bucket.tries) / PER_SECOND);
         if wait > WAIT_MAX {
@@ -90,29 +208,43 @@ impl Logins {
         Turn::After(wait)
     }
 
-    /// A password was right.
-    pub fn passed(&self, from: IpAddr, turn: Turn) {
-        if let (Turn::After(_), Some(bucket)) =
-            (turn, self.book.lock().buckets.get_mut(&owner(from)))
-        {
-            bucket.tries = (bucket.tries + 1.0).min(BURST);
+    /// Whether whoever comes has to wait until another is decided.
+    fn is_behind(&self, from: IpAddr, now: Instant) -> bool {
+        let mut book = self.book.lock();
+        let bucket = book.bucket(from, now);
+        bucket.tries < 1.0 && bucket.under_way > 0
+    }
+
+    fn passed(&self, from: IpAddr, taken: Taken, now: Instant) {
+        if taken == Taken::Nothing {
+            return;
+        }
+        let mut book = self.book.lock();
+        let bucket = book.bucket(from, now);
+        bucket.tries = (bucket.tries + 1.0).min(BURST);
+        bucket.under_way = bucket.under_way.saturating_sub(usize::from(taken == Taken::Now));
+        bucket.ring();
+    }
+
+    fn failed(&self, from: IpAddr, taken: Taken, now: Instant) {
+        let mut book = self.book.lock();
+        let bucket = book.bucket(from, now);
+        match taken {
+            Taken::Now => {
+                bucket.under_way = bucket.under_way.saturating_sub(1);
+                bucket.ring();
+            }
+            Taken::Later => {}
+            // However many: whoever comes from there later does not wait for ever.
+            Taken::Nothing => {
+                bucket.tries = (bucket.tries - 1.0).max(-WAIT_MAX.as_secs_f64() * PER_SECOND);
+            }
         }
     }
 
-    /// A password was wrong, or was not looked at; `port` is the setting where it arrived. Says
-    /// so in the log, once a second at most.
-    pub fn failed(&self, from: IpAddr, turn: Turn, port: &'static str, now: Instant) {
+    /// Says in the log that a password was wrong, or was not looked at, once a second at most.
+    fn say(&self, from: IpAddr, port: &'static str, now: Instant) {
         let mut book = self.book.lock();
-        if turn == Turn::Now {
-            if !book.buckets.contains_key(&owner(from)) {
-                book.make_room(now);
-            }
-            let bucket = book.buckets.entry(owner(from));
-            let bucket = bucket.or_insert(Bucket { tries: BURST, at: now });
-            *bucket = bucket.refilled(now);
-            // However many: whoever comes from there later does not wait for ever.
-            bucket.tries = (bucket.tries - 1.0).max(-WAIT_MAX.as_secs_f64() * PER_SECOND);
-        }
         book.unlogged += 1;
         let is_due = book.logged_at.is_none_or(|at| now.duration_since(at) >= LOG_PAUSE);
         let count = book.unlogged;
@@ -128,14 +260,27 @@ impl Logins {
 }
 
 impl Book {
-    /// Forgets addresses that may try as often as a new one, else the one that is nearest to it.
+    /// The bucket of an address, with what has come since.
+    fn bucket(&mut self, from: IpAddr, now: Instant) -> &mut Bucket {
+        let owner = owner(from);
+        if !self.buckets.contains_key(&owner) {
+            self.make_room(now);
+        }
+        let bucket = self.buckets.entry(owner).or_insert_with(|| Bucket::new(now));
+        bucket.refill(now);
+        bucket
+    }
+
+    /// Forgets addresses that may try as often as a new one, else the one that is nearest to it. Those that have
+    /// something under way stay: they are no more than connections.
     fn make_room(&mut self, now: Instant) {
         if self.buckets.len() < ADDRESSES_MAX {
             return;
         }
-        self.buckets.retain(|_, bucket| bucket.refilled(now).tries < BURST);
+        self.buckets.retain(|_, bucket| bucket.under_way > 0 || bucket.tries(now) < BURST);
         if self.buckets.len() >= ADDRESSES_MAX {
-            let fullest = self.buckets.iter().max_by(|a, b| a.1.tries.total_cmp(&b.1.tries));
+            let idle = self.buckets.iter().filter(|(_, bucket)| bucket.under_way == 0);
+            let fullest = idle.max_by(|a, b| a.1.tries.total_cmp(&b.1.tries));
             if let Some(address) = fullest.map(|(address, _)| *address) {
                 self.buckets.remove(&address);
             }
@@ -156,6 +301,10 @@ pub(crate) fn owner(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::task::JoinSet;
+
     use super::*;
 
     const PORT: &str = "http.address";
@@ -169,8 +318,8 @@ mod tests {
         let logins = Logins::default();
         let (now, guesser) = (Instant::now(), address(1));
         for _ in 0..10 {
-            assert_eq!(logins.turn(guesser, now), Turn::Now);
-            logins.failed(guesser, Turn::Now, PORT, now);
+            assert!(matches!(logins.turn(guesser, now), Turn::Now));
+            logins.failed(guesser, Taken::Now, now);
         }
         // Many at once wait one behind the other, and then no more are taken.
         let mut waits = Vec::new();
@@ -181,13 +330,62 @@ mod tests {
             }
         };
         assert_eq!(waits, (1..=10).collect::<Vec<_>>());
-        assert_eq!(refused, Turn::Refused(Duration::from_secs(1)));
-        assert_eq!(logins.turn(address(2), now), Turn::Now);
+        assert!(matches!(refused, Turn::Refused(wait) if wait == Duration::from_secs(1)));
+        assert!(matches!(logins.turn(address(2), now), Turn::Now));
         // A right password gives its try back.
-        logins.passed(guesser, Turn::After(Duration::from_secs(10)));
-        assert_eq!(logins.turn(guesser, now), Turn::After(Duration::from_secs(10)));
+        logins.passed(guesser, Taken::Later, now);
+        let after = logins.turn(guesser, now);
+        assert!(matches!(after, Turn::After(wait) if wait == Duration::from_secs(10)));
         // After a while it is as if nothing had been.
-        assert_eq!(logins.turn(guesser, now + Duration::from_secs(30)), Turn::Now);
+        assert!(matches!(logins.turn(guesser, now + Duration::from_secs(30)), Turn::Now));
+    }
+
+    #[tokio::test]
+    async fn guesses_at_once_are_no_more_than_one_after_the_other() {
+        let logins = Arc::new(Logins::default());
+        let looked_at = Arc::new(AtomicUsize::new(0));
+        let began = Instant::now();
+        let mut guesses = JoinSet::new();
+        for _ in 0..1000 {
+            let (logins, looked_at) = (Arc::clone(&logins), Arc::clone(&looked_at));
+            guesses.spawn(async move {
+                let Ok(attempt) = logins.attempt(address(1), PORT).await else { return };
+                looked_at.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                drop(attempt);
+            });
+        }
+        // All but those that wait for their time.
+        for _ in 0..980 {
+            guesses.join_next().await.unwrap().unwrap();
+        }
+        let came_since = began.elapsed().as_secs() + 1;
+        let looked_at = u64::try_from(looked_at.load(Ordering::Relaxed)).unwrap();
+        assert!((10..=10 + came_since).contains(&looked_at), "{looked_at}");
+    }
+
+    #[tokio::test]
+    async fn all_of_a_pool_get_in_at_once() {
+        let logins = Arc::new(Logins::default());
+        let mut pool = JoinSet::new();
+        for _ in 0..1000 {
+            let logins = Arc::clone(&logins);
+            pool.spawn(async move {
+                let attempt = logins.attempt(address(1), PORT).await.unwrap();
+                tokio::task::yield_now().await;
+                let under_way = logins.book.lock().bucket(address(1), Instant::now()).under_way;
+                assert!(under_way <= 20, "{under_way} at once");
+                attempt.passed();
+            });
+        }
+        pool.join_all().await;
+        let tries = || logins.book.lock().bucket(address(1), Instant::now()).tries;
+        assert!(tries() > BURST - 0.1);
+        // Who hangs up has tried.
+        let now = Instant::now();
+        logins.book.lock().bucket(address(1), now).tries = 2.0;
+        drop(logins.attempt(address(1), PORT).await);
+        assert!(tries() < 2.0 + now.elapsed().as_secs_f64());
     }
 
     #[test]
@@ -202,15 +400,15 @@ mod tests {
         let logins = Logins::default();
         let now = Instant::now();
         for number in 0..20_000_u32 {
-            logins.failed(IpAddr::from(number.to_be_bytes()), Turn::Now, PORT, now);
+            logins.failed(IpAddr::from(number.to_be_bytes()), Taken::Nothing, now);
         }
         assert!(logins.book.lock().buckets.len() <= ADDRESSES_MAX);
         let v6 = |text: &str| text.parse::<IpAddr>().unwrap();
         for host in 0..10 {
-            logins.failed(v6(&format!("2001:db8::{host}")), Turn::Now, PORT, now);
+            logins.failed(v6(&format!("2001:db8::{host}")), Taken::Nothing, now);
         }
         assert!(matches!(logins.turn(v6("2001:db8::ffff"), now), Turn::After(_)));
-        assert_eq!(logins.turn(v6("2001:db8:1::1"), now), Turn::Now);
+        assert!(matches!(logins.turn(v6("2001:db8:1::1"), now), Turn::Now));
         assert_eq!(owner(v6("::ffff:10.0.0.1")), address(1));
     }
 }

@@ -51,7 +51,7 @@ pub struct Shared {
     /// Tells when users, roles or keys were changed.
     pub users_changed: watch::Sender<u64>,
     /// Who offered a wrong one.
-    pub logins: Logins,
+    pub logins: Arc<Logins>,
     /// The connections that are open.
     pub clients: Clients,
     /// What requests may hold that have not come whole, of all clients together.
@@ -88,7 +88,7 @@ impl Shared {
             resp_port,
             security,
             users_changed: watch::Sender::new(0),
-            logins: Logins::default(),
+            logins: Arc::default(),
             clients: Clients::new(places::of_clients("resp.max_clients", settings.max_clients)),
             in_flight: Arc::new(InFlight::new(settings.http_in_flight_bytes)),
             settings,

@@ -37,8 +37,7 @@ fn a_killed_leader_loses_nothing_acknowledged(version: Version) {
     servers.all[leader].start();
     load.await_more(200);
     let outcomes = load.stop();
-    let (end, _) = append_until_taken(&*log, 0, b"end");
-    let entries = read_to(&mut *reader, 1, end.0);
+    let Some(entries) = read_whole(version, &*log, 0, &mut *reader) else { return };
     let (acknowledged, unknown, surfaced) = check_outcomes("load", &outcomes, &entries);
     assert!(acknowledged >= 600);
     eprintln!("{version:?}: {acknowledged} acknowledged, {unknown} unknown, {surfaced} of them in");
@@ -104,26 +103,15 @@ fn a_leader_frozen_for_long_is_replaced_and_follows(version: Version) {
     servers.all[leader].thaw();
     load.await_more(50);
     let outcomes = load.stop();
-    let (end, _) = append_until_taken(&*log, 0, b"end");
     let mut reader = log.read(&[(GroupId(0), Lsn(1))]).unwrap();
-    let entries = match try_read_to(&mut *reader, 1, end.0) {
-        Ok(entries) => entries,
-        // See `the_stale_last_sequence_of_a_resumed_leader`: what was acknowledged is compared
-        // with what is read.
-        Err(error) => {
-            assert_eq!(version, Version::Oldest, "{error}");
-            assert!(error.to_string().contains("forked"), "{error}");
-            eprintln!("{version:?}: {error}");
-            return;
-        }
-    };
+    let Some(entries) = read_whole(version, &*log, 0, &mut *reader) else { return };
     let (_, unknown, surfaced) = check_outcomes("load", &outcomes, &entries);
     assert!(unknown > 0, "what was sent to the frozen leader has an outcome");
     if version == Version::Current {
         // A reader on the thawed server sees the very same.
         let resumed = servers.open_at(&[leader]);
         let mut again = resumed.read(&[(GroupId(0), Lsn(1))]).unwrap();
-        assert_eq!(read_to(&mut *again, 1, end.0), entries);
+        assert_eq!(read_to(&mut *again, 1, entries.len() as u64), entries);
     }
     eprintln!("{version:?}: {unknown} unknown, {surfaced} of them in the log");
 }
@@ -245,9 +233,31 @@ fn readers_survive_the_restart_of_every_server(version: Version) {
         await_peers(&servers, 1);
     }
     let outcomes = load.stop();
-    let (end, _) = append_until_taken(&*log, 1, b"end");
-    let entries = read_to(&mut *reader, 1, end.0);
-    check_outcomes("load", &outcomes, &entries);
+    if let Some(entries) = read_whole(version, &*log, 1, &mut *reader) {
+        check_outcomes("load", &outcomes, &entries);
+    }
+}
+
+/// Reads a group from position 1 to its end. None where the servers were found to differ, which
+/// 2.9.10 alone may: a server that was the leader and comes back can keep what it never committed,
+/// at a position that others gave away (see `the_stale_last_sequence_of_a_resumed_leader`). What
+/// was acknowledged is compared with what is read, so that it does not go unseen.
+fn read_whole(
+    version: Version,
+    log: &dyn Log,
+    group: u16,
+    reader: &mut dyn Reader,
+) -> Option<Vec<Entry>> {
+    let (end, _) = append_until_taken(log, group, b"end");
+    match try_read_to(reader, 1, end.0) {
+        Ok(entries) => Some(entries),
+        Err(error) => {
+            assert_eq!(version, Version::Oldest, "{error}");
+            assert!(error.to_string().contains("forked"), "{error}");
+            eprintln!("{version:?}: {error}");
+            None
+        }
+    }
 }
 
 /// Waits until all replicas of a group are up to date.

@@ -47,17 +47,6 @@ const READ_LEVELS: [(&str, ReadLevel); 3] = [
 /// The longest DEBUG SLEEP.
 const SLEEP_MAX: Duration = Duration::from_secs(600);
 
-/// The user that AUTH or HELLO names.
-fn user_of(own: Own, argv: &Argv) -> Option<&[u8]> {
-    match own {
-        Own::Auth if argv.len() > 2 => argv.get(1),
-        Own::Auth => None,
-        _ => (2..argv.len())
-            .find(|at| argv.get(*at).is_some_and(|it| it.eq_ignore_ascii_case(b"auth")))
-            .and_then(|at| argv.get(at + 1)),
-    }
-}
-
 impl Connection {
     /// Takes one command; its reply, and that of all before it, will follow in order.
     pub(super) async fn dispatch(&mut self, argv: Argv) -> Result<(), End> {
@@ -255,16 +244,9 @@ impl Connection {
         self.state.shared.metrics.took(class, took);
     }
 
-    /// Notes what operators do: to users, to settings, to all databases. Not what they set it to.
+    /// Notes what operators do, and not what they set it to.
     fn note_change(&self, own: Own, argv: &Argv, reply: &Reply) {
-        let word = argv.get(1).unwrap_or_default().to_ascii_lowercase();
-        let is_change = match own {
-            Own::Flushall => true,
-            Own::Acl => handlers::acl::is_change(argv),
-            Own::Config => word == b"set",
-            _ => false,
-        };
-        if !is_change {
+        if !is_of_operator(own, argv) {
             return;
         }
         let user = self.state.principal.as_ref().map_or("", |it| &it.name);
@@ -315,17 +297,13 @@ impl Connection {
     }
 
     async fn run_own(&mut self, own: Own, argv: &Argv) -> Result<Reply, ErrorReply> {
-        if changes_users(own, argv) {
+        if is_of_operator(own, argv) {
             self.state.confirm(argv).await?;
         }
         match own {
             Own::Auth | Own::Hello => {
                 let client = Arc::clone(&self.state.client);
                 let logging_in = async {
-                    // HELLO without AUTH offers no password.
-                    if own == Own::Auth || argv.len() > 2 {
-                        self.state.await_turn(user_of(own, argv)).await?;
-                    }
                     match own {
                         Own::Auth => handlers::hello::auth(&mut self.state, argv).await,
                         _ => handlers::hello::hello(&mut self.state, argv).await,
@@ -410,7 +388,7 @@ impl Connection {
     async fn exec(&mut self) -> Result<Reply, ErrorReply> {
         let (watched, queue) = self.state.transaction.exec()?;
         for Queued { entry, argv } in &queue {
-            if matches!(entry.runs, Runs::Here(own) if changes_users(own, argv)) {
+            if matches!(entry.runs, Runs::Here(own) if is_of_operator(own, argv)) {
                 self.state.confirm(argv).await?;
             }
         }
@@ -453,14 +431,12 @@ impl Connection {
     }
 }
 
-/// Whether a command changes who gets in, and as whom.
-fn changes_users(own: Own, argv: &Argv) -> bool {
+/// Whether a command is what operators do: to users, to settings, to all databases.
+fn is_of_operator(own: Own, argv: &Argv) -> bool {
     match own {
+        Own::Flushall => true,
         Own::Acl => handlers::acl::is_change(argv),
-        Own::Config => {
-            argv.iter().skip(2).any(|word| word.eq_ignore_ascii_case(b"requirepass"))
-                && argv.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"set"))
-        }
+        Own::Config => argv.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"set")),
         _ => false,
     }
 }

@@ -1,7 +1,7 @@
 //! What a connection is at this moment: its database, protocol, rights, transaction and the
 //! replies that wait to be written. It reads and writes no socket.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
@@ -10,7 +10,7 @@ use super::{permission, transaction::Transaction};
 use crate::{
     clients::Client,
     commands::{self, Entry},
-    logins::Turn,
+    logins::Attempt,
     node::Shared,
     resp::Protocol,
     security::{
@@ -21,12 +21,22 @@ use crate::{
     },
 };
 
+/// The setting of the port, as the log names it.
+const PORT: &str = "resp.address";
 /// The longest name of a user that is looked at, bytes.
 const NAME_BYTES_MAX: usize = 512;
 
 /// What a client is told that has not logged in.
 pub(super) fn no_auth() -> ErrorReply {
     ErrorReply::named("NOAUTH", "Authentication required.")
+}
+
+/// What a client is told that is not there any more, or where that cannot be found out.
+pub fn is_gone(why: Refused) -> ErrorReply {
+    match why {
+        Refused::Unheard => ErrorReply::err(why.to_string()),
+        _ => no_auth(),
+    }
 }
 
 /// Which replies the client wants to see, as CLIENT REPLY says.
@@ -63,8 +73,6 @@ pub struct ConnectionState {
     pub principal: Option<Arc<Principal>>,
     /// Which users there were when that was found out.
     users_version: u64,
-    /// When the password that comes next may be looked at.
-    pub turn: Turn,
     /// Which replies are written.
     pub replies: Replies,
     /// MULTI, WATCH and what came since.
@@ -86,7 +94,6 @@ impl ConnectionState {
             client,
             db: 0,
             protocol: Protocol::Resp2,
-            turn: Turn::Now,
             replies: Replies::On,
             transaction: Transaction::default(),
             is_closing: false,
@@ -137,47 +144,40 @@ impl ConnectionState {
         }
     }
 
-    /// Looks whom the client is as the whole cluster knows now, and whether it may still run a command that changes
-    /// users.
+    /// Who is at the other end.
+    ///
+    /// # Errors
+    /// Where it has not logged in.
+    pub fn known(&self) -> Result<&Arc<Principal>, ErrorReply> {
+        self.principal.as_ref().ok_or_else(no_auth)
+    }
+
+    /// Looks whom the client is as the whole cluster knows now, and whether it may still run a command that operators
+    /// run.
     ///
     /// # Errors
     /// Where it may not, or that cannot be found out.
     pub async fn confirm(&self, argv: &Argv) -> Result<(), ErrorReply> {
-        let principal = self.principal.as_ref().ok_or_else(no_auth)?;
-        let again = self.shared.security.confirm(principal).await.map_err(|why| match why {
-            Refused::Unheard => ErrorReply::err(why.to_string()),
-            _ => no_auth(),
-        })?;
+        let again = self.shared.security.confirm(self.known()?).await.map_err(is_gone)?;
         let entry = commands::find(&argv.get(0).unwrap_or_default().to_ascii_lowercase());
         entry.map_or(Ok(()), |entry| permission::check(&again, entry, argv, self.db))
     }
 
-    /// Waits until a password may be looked at: failed logins from the client's address slow
-    /// those that follow.
-    ///
-    /// # Errors
-    /// Where too many wait already.
-    pub async fn await_turn(&mut self, user: Option<&[u8]>) -> Result<(), ErrorReply> {
+    /// Waits until a password for this user may be looked at: failed logins from the client's address slow those
+    /// that follow.
+    async fn attempt(&self, user: &[u8]) -> Result<Attempt, ErrorReply> {
         // Who logged in before as the same user is no guesser.
-        let user = user.unwrap_or(DEFAULT.as_bytes());
         let is_same = |it: &Arc<Principal>| it.via != Via::Anonymous && it.name.as_bytes() == user;
+        let (logins, from) = (&self.shared.logins, self.client.remote.ip());
         if self.principal.as_ref().is_some_and(is_same) {
-            return Ok(());
+            return Ok(logins.untaken(from, PORT));
         }
-        let from = self.client.remote.ip();
-        self.turn = self.shared.logins.turn(from, Instant::now());
-        match self.turn {
-            Turn::Now => {}
-            Turn::After(wait) => tokio::time::sleep(wait).await,
-            Turn::Refused(wait) => {
-                self.shared.logins.failed(from, self.turn, "resp.address", Instant::now());
-                return Err(ErrorReply::err(format!(
-                    "too many failed logins from this address; try again in {} s",
-                    wait.as_secs() + 1
-                )));
-            }
-        }
-        Ok(())
+        logins.attempt(from, PORT).await.map_err(|wait| {
+            ErrorReply::err(format!(
+                "too many failed logins from this address; try again in {} s",
+                wait.as_secs() + 1
+            ))
+        })
     }
 
     /// Logs the client in, or notes that it failed.
@@ -185,7 +185,6 @@ impl ConnectionState {
     /// # Errors
     /// Redis' refusals.
     pub async fn log_in(&mut self, user: Option<&[u8]>, password: &[u8]) -> Result<(), ErrorReply> {
-        let turn = std::mem::replace(&mut self.turn, Turn::Now);
         let shared = Arc::clone(&self.shared);
         if user.is_none() && shared.security.is_open() {
             return Err(ErrorReply::err(
@@ -193,9 +192,10 @@ impl ConnectionState {
                  Are you sure your configuration is correct?",
             ));
         }
-        let from = self.client.remote.ip();
+        let user = user.unwrap_or(DEFAULT.as_bytes());
+        let attempt = self.attempt(user).await?;
         let version = shared.security.version();
-        let known = match std::str::from_utf8(user.unwrap_or(DEFAULT.as_bytes())) {
+        let known = match std::str::from_utf8(user) {
             Ok(name) if name.len() <= NAME_BYTES_MAX => {
                 shared.security.log_in(name, password).await
             }
@@ -203,23 +203,21 @@ impl ConnectionState {
         };
         match known {
             Ok(principal) => {
-                shared.logins.passed(from, turn);
+                attempt.passed();
                 self.note(What::LoggedIn, &principal.named(), "AUTH".to_owned(), String::new());
                 self.users_version = version;
                 self.become_whom(Some(principal));
                 Ok(())
             }
             Err(Refused::Unknown) => {
-                shared.logins.failed(from, turn, "resp.address", Instant::now());
                 // What comes from outside may be of any length.
-                let user = user.unwrap_or(DEFAULT.as_bytes());
                 let name = String::from_utf8_lossy(&user[..user.len().min(NAME_BYTES_MAX)]);
                 self.note(What::LoginFailed, &name, "AUTH".to_owned(), String::new());
                 let words = "invalid username-password pair or user is disabled.";
                 Err(ErrorReply::named("WRONGPASS", words))
             }
             Err(why) => {
-                shared.logins.passed(from, turn);
+                attempt.passed();
                 Err(ErrorReply::err(why.to_string()))
             }
         }

@@ -9,7 +9,10 @@ use plimsoll_storage::{
 use super::{help, subcommand, text};
 use crate::{
     commands,
-    connection::{permission, state::ConnectionState},
+    connection::{
+        permission,
+        state::{ConnectionState, is_gone},
+    },
     listen::check_exposure,
     node::unix_ms,
     security::{
@@ -60,7 +63,7 @@ pub async fn run(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, Erro
             Ok(security.directory().user(&arg(2)).map_or(Reply::Nil, |it| shown(it, security)))
         }
         b"setuser" => set_user(state, argv).await,
-        b"deluser" => delete_users(security, argv).await,
+        b"deluser" => delete_users(state, argv).await,
         b"cat" => categories(argv),
         b"log" => log(security, argv),
         b"dryrun" => dry_run(state, argv),
@@ -148,9 +151,8 @@ async fn set_user(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorRe
             ErrorReply::err(format!("Error in ACL SETUSER modifier '{shown}': {why}"))
         })?);
     }
-    // That took a while.
-    state.confirm(argv).await?;
-    let changed = security.change_user(kept, |before| {
+    let changing = security.changing(state.known()?);
+    let changed = changing.change_user(kept, |before| {
         let mut user = before.unwrap_or_else(|| User {
             enabled: false,
             acl: Some(Vec::new()),
@@ -257,20 +259,25 @@ fn apply(user: &mut User, change: &Change) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn delete_users(security: &Security, argv: &Argv) -> Result<Reply, ErrorReply> {
+async fn delete_users(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
+    let changing = state.shared.security.changing(state.known()?);
     let mut deleted = 0;
     for at in 2..argv.len() {
         let name = utf8(argv, at)?;
         if kept_name(name) == DEFAULT {
             return Err(ErrorReply::err("The 'default' user cannot be removed"));
         }
-        deleted += i64::from(security.delete_user(name).await.map_err(|error| failed(&error))?);
+        deleted += i64::from(changing.delete_user(name).await.map_err(|error| failed(&error))?);
     }
     Ok(Reply::Integer(deleted))
 }
 
 fn failed(error: &ChangeError) -> ErrorReply {
-    ErrorReply::err(error.to_string())
+    match error {
+        ChangeError::Refused(why) => is_gone(*why),
+        ChangeError::OtherRights => ErrorReply::named("NOPERM", error.to_string()),
+        _ => ErrorReply::err(error.to_string()),
+    }
 }
 
 fn utf8(argv: &Argv, at: usize) -> Result<&str, ErrorReply> {

@@ -12,6 +12,7 @@ use plimsoll_cluster::following::{
     FollowerPosition, Hold, HoldChange, LeaderTable, Records, RemoteError, Remotes, Told,
 };
 use plimsoll_cluster::{CallError, NoPeers, Node, NodeSettings, Request};
+use plimsoll_index::Error;
 use plimsoll_log::PartitionId;
 use plimsoll_log::record::Item;
 use plimsoll_log::rules::carried::{LeaderPosition, Link, Verdict};
@@ -24,7 +25,7 @@ use super::leader::OwnCluster;
 use super::port::Port;
 use super::*;
 use crate::certificates::{Authority, Hosts, Purpose, make_ca};
-use crate::security::keys::{DRAWN_BYTES, KeySpec, Keys, Which};
+use crate::security::keys::{DRAWN_BYTES, KeySpec, Keys, KeysError, Which};
 use crate::tls::{self, Identity, Rules, ServerFiles};
 
 /// What waits for a thread, a disk or a handshake.
@@ -73,7 +74,8 @@ impl Clusters {
             patterns: vec!["db0".to_owned()],
             ..KeySpec::default()
         };
-        let (_, credential) = keys.make(spec, &[7; DRAWN_BYTES]).await.unwrap();
+        let (_, credential) =
+            keys.make(spec, &[7; DRAWN_BYTES], || Ok::<_, KeysError>(vec![])).await.unwrap();
         fs::write(path("key"), credential.encode()).unwrap();
         let (uuid, name) = ("u".to_owned(), "leader".to_owned());
         let own = OwnCluster::new(Arc::clone(&coordinator), node.leading(), uuid, name);
@@ -244,7 +246,8 @@ async fn errors_keep_their_kinds_and_a_stream_ends_with_its_key() {
     let mut stream = soon(remote.records(places)).await.unwrap();
     assert!(soon(stream.next()).await.is_ok());
     let name = Which { name: Some("follower".to_owned()), ..Which::default() };
-    assert_eq!(clusters.keys.invalidate(&name).await.unwrap().now.len(), 1);
+    let done = clusters.keys.invalidate(&name, None, || Ok::<_, Error>(vec![])).await.unwrap();
+    assert_eq!(done.now.len(), 1);
     let ended = loop {
         if let Err(error) = soon(stream.next()).await {
             break error;

@@ -1,11 +1,9 @@
 //! Who sends a request: HTTP's basic authentication with a user's password, or an API key; and that it still may while
 //! its body comes.
 
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
 
 use axum::body::{Body, HttpBody as _};
 use axum::http::{HeaderMap, header};
@@ -16,7 +14,6 @@ use plimsoll_index::Error;
 use serde_json::json;
 
 use super::peer::Peer;
-use crate::logins::Turn;
 use crate::node::Shared;
 use crate::security::audit::What;
 use crate::security::keys::Credential;
@@ -36,15 +33,21 @@ const RUN_AS: &str = "es-security-runas-user";
 /// What a client is asked for.
 pub const CHALLENGE: &str = "Basic realm=\"security\" charset=\"UTF-8\", ApiKey";
 
-/// The same somebody as the whole cluster knows now, for what changes users or keys.
+/// The same somebody as the whole cluster knows now, for what operators do.
 ///
 /// # Errors
-/// 401 `security_exception` where it is gone or may not log in any more; 503 where that cannot be found out.
+/// See [`is_gone`].
 pub async fn confirm(node: &Shared, principal: &Principal) -> Result<Arc<Principal>, Error> {
-    node.security.confirm(principal).await.map_err(|why| match why {
+    node.security.confirm(principal).await.map_err(|why| is_gone(why, principal))
+}
+
+/// 401 `security_exception`: somebody is not there any more or may not log in; 503 where that cannot be found out.
+#[must_use]
+pub fn is_gone(why: Refused, principal: &Principal) -> Error {
+    match why {
         Refused::Unheard => Error::unavailable("security_exception", why),
         _ => refused(format!("unable to authenticate user [{}] any more", principal.name)),
-    })
+    }
 }
 
 /// Finds out who sends a request; failed logins from the same address slow it. Where everybody is taken, the
@@ -86,24 +89,15 @@ pub async fn check(
     // Who logged in before as the same user is no guesser.
     let name = shown.as_ref().map_or("", Shown::name);
     let is_known = peer.is_known_as(name);
-    let turn = match is_known {
-        true => Turn::Now,
-        false => node.logins.turn(from, Instant::now()),
+    let attempt = match is_known {
+        true => Ok(node.logins.untaken(from, PORT)),
+        false => node.logins.attempt(from, PORT).await,
     };
-    match turn {
-        Turn::Now => {}
-        Turn::After(wait) => tokio::time::sleep(wait).await,
-        Turn::Refused(wait) => {
-            node.logins.failed(from, turn, PORT, Instant::now());
-            let reason = "too many failed logins from this address";
-            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            return Err(
-                Error::overloaded("security_exception", reason).with("retry_after_ms", wait_ms)
-            );
-        }
-    }
-    // Who hangs up before that is known has tried as well.
-    let attempt = Attempt { node, from, turn, is_open: true };
+    let attempt = attempt.map_err(|wait| {
+        let reason = "too many failed logins from this address";
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        Error::overloaded("security_exception", reason).with("retry_after_ms", wait_ms)
+    })?;
     let known = match &shown {
         Some(shown) => shown.who(&node.security).await,
         None => Err(Refused::Unknown),
@@ -167,29 +161,6 @@ pub fn sent_by(body: Body, node: &Arc<Shared>, sender: &Arc<Principal>) -> Body 
         Poll::Ready(frame)
     });
     Body::new(StreamBody::new(frames))
-}
-
-/// A try to log in, which has failed unless it is said to have passed.
-struct Attempt<'a> {
-    node: &'a Shared,
-    from: IpAddr,
-    turn: Turn,
-    is_open: bool,
-}
-
-impl Attempt<'_> {
-    fn passed(mut self) {
-        self.is_open = false;
-        self.node.logins.passed(self.from, self.turn);
-    }
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        if self.is_open {
-            self.node.logins.failed(self.from, self.turn, PORT, Instant::now());
-        }
-    }
 }
 
 /// 429: a password cannot be checked, or hashed, now.

@@ -200,12 +200,12 @@ async fn answer(
         })
     };
     check(&principal)?;
-    if route.changes_users(&head.method) {
+    let is_of_operator = route.needs.is_of_operator() || route.path.ends_with("/_password");
+    let is_change = is_of_operator && !route.only_reads(&head.method);
+    if is_change {
         principal = access::confirm(&rest.node, &principal).await?;
         check(&principal)?;
     }
-    let is_of_operator = route.needs.is_of_operator() || route.path.ends_with("/_password");
-    let is_change = is_of_operator && !route.only_reads(&head.method);
     let who = Arc::clone(&principal);
     let query = Query::parse(head.uri.query().unwrap_or_default())?;
     FilterPath::parse(query.get("filter_path").unwrap_or_default())?;

@@ -91,6 +91,7 @@ pub(super) const READS: &[&str] = &[
     "_count",
     "_explain",
     "_field_caps",
+    "_has_privileges",
     "_mget",
     "_msearch",
     "_mtermvectors",
@@ -116,14 +117,6 @@ impl Route {
     pub fn only_reads(&self, method: &Method) -> bool {
         matches!(*method, Method::GET | Method::HEAD)
             || (*method == Method::POST && self.path.split('/').any(|word| READS.contains(&word)))
-    }
-
-    /// Whether it changes users, roles or keys, however its path is written.
-    #[must_use]
-    pub fn changes_users(&self, method: &Method) -> bool {
-        self.path.starts_with("/_security")
-            && !self.only_reads(method)
-            && !self.path.ends_with("/_has_privileges")
     }
 
     /// Checks that every parameter is one that the route has.

@@ -1,17 +1,18 @@
-//! Users and roles changed as they stand when that is written, and what is never taken away: the role that may do everything,
-//! and the last user that may change others.
+//! Users, roles and keys changed as they stand when that is written, by whom may still change them then; and what is never
+//! taken away: the role that may do everything, and the last user that may change others.
 
 use plimsoll_index::Error;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::Security;
 use super::directory::Directory;
 use super::faults::Fault;
-use super::keys::Which;
+use super::keys::{Credential, DRAWN_BYTES, Invalidated, Key, KeySpec, KeysError, Which};
 use super::passwords::{SALT_BYTES, Unproven, check_hash};
+use super::principal::{Principal, Via};
 use super::role::{Role, SUPERUSER, check_name};
-use super::store::{ATTEMPTS_MAX, ROLES, Seen, USERS, others_change};
+use super::store::{ATTEMPTS_MAX, Changes, KEYS, ROLES, Seen, USERS, others_change};
 use super::user::{DEFAULT, User, UserSpec, check_password, kept_name};
+use super::{Refused, Security};
 
 /// The most users, and the most roles.
 const OBJECTS_MAX: usize = 1000;
@@ -27,6 +28,15 @@ pub enum ChangeError {
         "nobody would be left who may change users: another user with [manage_security] has to be there first"
     )]
     LastAdministrator,
+    /// Who makes it is not there any more, or that cannot be found out.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// Who makes it has other rights by now.
+    #[error("the rights of the user were changed while the request came")]
+    OtherRights,
+    /// A key was not made.
+    #[error(transparent)]
+    Key(#[from] KeysError),
     /// A password cannot be hashed now.
     #[error(transparent)]
     Unproven(#[from] Unproven),
@@ -74,6 +84,80 @@ impl Security {
         Ok(self.own_password.set(password))
     }
 
+    /// To change users, roles and keys in the name of whoever asks.
+    #[must_use]
+    pub fn changing<'a>(&'a self, by: &'a Principal) -> Changing<'a> {
+        Changing { security: self, by: Some(by) }
+    }
+
+    /// The same in the node's own name.
+    #[must_use]
+    pub fn changing_itself(&self) -> Changing<'_> {
+        Changing { security: self, by: None }
+    }
+
+    fn check_administrator(
+        &self,
+        before: &Directory,
+        after: &Directory,
+    ) -> Result<(), ChangeError> {
+        let had = before.has_administrator(self.default_has_way(before));
+        let has = after.has_administrator(self.default_has_way(after));
+        check_left(had, has)
+    }
+}
+
+/// Changes users, roles and keys in somebody's name. A node that stood still knows nothing of whom others took away
+/// meanwhile. So who asks is looked at in each attempt, and the change is written only where no user, role or key that
+/// this stands on was changed since: what comes too late changes nothing.
+#[derive(Clone, Copy)]
+pub struct Changing<'a> {
+    security: &'a Security,
+    /// None: the node itself.
+    by: Option<&'a Principal>,
+}
+
+impl Changing<'_> {
+    /// What must be as it is in the directory when a change is written: whether somebody is left who may change users
+    /// is a matter of users and roles alike, and so is what somebody may do.
+    fn look(&self, directory: &Directory) -> Result<Seen, ChangeError> {
+        let [users, roles, keys] = directory.changes;
+        let mut seen = vec![(USERS, users), (ROLES, roles)];
+        if let Some(by) = self.by {
+            if matches!(by.via, Via::ApiKey(..)) {
+                seen.push((KEYS, keys));
+            }
+            let again = self.security.again_in(directory, by)?;
+            if *again != *by {
+                return Err(ChangeError::OtherRights);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Writes what `plan` makes of everybody there is, as that stands when it is written; none: nothing is to be
+    /// written. What is handed back is the plan's to say.
+    async fn write<T>(
+        &self,
+        kind: &'static str,
+        plan: impl Fn(&Directory) -> Result<(Option<Changes>, T), ChangeError>,
+    ) -> Result<T, ChangeError> {
+        let _changing = self.security.changing.lock().await;
+        for _ in 0..ATTEMPTS_MAX {
+            let directory = self.security.directory();
+            let seen = self.look(&directory)?;
+            let (changes, outcome) = plan(&directory)?;
+            let is_done = match changes {
+                Some(changes) => self.security.store.put(kind, changes, seen).await?,
+                None => true,
+            };
+            if is_done {
+                return Ok(outcome);
+            }
+        }
+        Err(others_change().into())
+    }
+
     /// Puts a user, or changes one: says whether it is new. Not the first user, which Elasticsearch keeps apart too.
     ///
     /// # Errors
@@ -89,7 +173,7 @@ impl Security {
             check_hash(hash)?;
         }
         let hash = match spec.password.take() {
-            Some(password) => Some(self.hash(password).await?),
+            Some(password) => Some(self.security.hash(password).await?),
             None => None,
         };
         self.change_user(kept, |before| {
@@ -105,7 +189,7 @@ impl Security {
     /// See [`ChangeError`]; false where there is no such user.
     pub async fn set_password(&self, name: &str, password: String) -> Result<bool, ChangeError> {
         check_password(&password)?;
-        let hash = self.hash(password).await?;
+        let hash = self.security.hash(password).await?;
         self.change_there(name, |user| user.passwords = vec![hash.clone()]).await
     }
 
@@ -138,7 +222,7 @@ impl Security {
         let found = self.change_user(kept, |before| Ok((None, before.is_some()))).await?;
         // Another of its name is not to have them.
         let of_user = Which { user: Some(kept.to_owned()), ..Which::default() };
-        let ended = self.keys.invalidate(&of_user).await?;
+        let ended = self.security.changing_itself().invalidate(&of_user).await?;
         match ended.failed.into_iter().next() {
             Some(error) => Err(ChangeError::Failed(error)),
             None => Ok(found),
@@ -172,14 +256,13 @@ impl Security {
         kept: &str,
         change: impl Fn(Option<User>) -> Result<(Option<User>, T), Fault>,
     ) -> Result<T, ChangeError> {
-        let id: String = self.draw_salt()?.iter().map(|byte| format!("{byte:02x}")).collect();
-        let _changing = self.changing.lock().await;
-        for _ in 0..ATTEMPTS_MAX {
-            let directory = self.directory();
+        let drawn = self.security.draw_salt()?;
+        let id: String = drawn.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.write(USERS, |directory| {
             let before = directory.user(kept).cloned();
             let (mut after, outcome) = change(before.clone())?;
             if before == after {
-                return Ok(outcome);
+                return Ok((None, outcome));
             }
             if before.is_none() {
                 if directory.users().count() >= OBJECTS_MAX {
@@ -187,15 +270,13 @@ impl Security {
                 }
                 after = after.map(|user| User { id: id.clone(), ..user });
             }
-            self.check_administrator(&directory, &directory.with_user(kept, after.clone()))?;
+            let changed = directory.with_user(kept, after.clone());
+            self.security.check_administrator(directory, &changed)?;
             let value = after.map(serde_json::to_value).transpose();
             let value = value.map_err(|error| Error::internal(error.to_string()))?;
-            let change = vec![(kept.to_owned(), value)];
-            if self.store.put(USERS, change, seen(&directory)).await? {
-                return Ok(outcome);
-            }
-        }
-        Err(others_change().into())
+            Ok((Some(vec![(kept.to_owned(), value)]), outcome))
+        })
+        .await
     }
 
     /// Puts a role: says whether it is new.
@@ -221,43 +302,60 @@ impl Security {
         if name == SUPERUSER {
             return Err(Fault(format!("Role [{name}] is reserved and may not be used.")).into());
         }
-        let _changing = self.changing.lock().await;
-        for _ in 0..ATTEMPTS_MAX {
-            let directory = self.directory();
+        self.write(ROLES, |directory| {
             let is_new = directory.role(name).is_none();
             if is_new && role.is_none() {
-                return Ok(true);
+                return Ok((None, true));
             }
             if is_new && directory.roles().count() >= OBJECTS_MAX {
                 return Err(Fault(format!("there are {OBJECTS_MAX} roles already")).into());
             }
-            self.check_administrator(&directory, &directory.with_role(name, role.clone()))?;
+            let changed = directory.with_role(name, role.clone());
+            self.security.check_administrator(directory, &changed)?;
             let value = role.as_ref().map(Role::to_json);
-            let change = vec![(name.to_owned(), value)];
-            if self.store.put(ROLES, change, seen(&directory)).await? {
-                return Ok(is_new);
-            }
-        }
-        Err(others_change().into())
+            Ok((Some(vec![(name.to_owned(), value)]), is_new))
+        })
+        .await
     }
 
-    fn check_administrator(
-        &self,
-        before: &Directory,
-        after: &Directory,
-    ) -> Result<(), ChangeError> {
-        let had = before.has_administrator(self.default_has_way(before));
-        let has = after.has_administrator(self.default_has_way(after));
-        check_left(had, has)
+    /// What the roles of whoever asks are now, as a key that it makes is limited by.
+    ///
+    /// # Errors
+    /// Where it is not who it was.
+    pub fn descriptors(&self) -> Result<Map<String, Value>, ChangeError> {
+        let directory = self.security.directory();
+        self.look(&directory)?;
+        Ok(self.by.map(|by| directory.descriptors(by)).unwrap_or_default())
+    }
+
+    /// Makes a key; gives what opens it, which is not kept.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn make_key(&self, spec: KeySpec) -> Result<(Key, Credential), ChangeError> {
+        let mut drawn = [0; DRAWN_BYTES];
+        let drawing = self.security.draw(&mut drawn);
+        drawing.map_err(|error| Error::internal(error.to_string()))?;
+        let look = || self.look(&self.security.directory());
+        self.security.keys.make(spec, &drawn, look).await
+    }
+
+    /// Takes keys back. Those that were already stay as they are.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn invalidate(&self, which: &Which) -> Result<Invalidated, ChangeError> {
+        // By the key that it takes back it may do nothing any more.
+        let own = match self.by.map(|by| &by.via) {
+            Some(Via::ApiKey(id, _)) => Some(&**id),
+            _ => None,
+        };
+        let look = || self.look(&self.security.directory());
+        self.security.keys.invalidate(which, own, look).await
     }
 }
 
 /// Nobody takes away the last one who may change users; where there is none already, everything helps.
 fn check_left(had: bool, has: bool) -> Result<(), ChangeError> {
     if had && !has { Err(ChangeError::LastAdministrator) } else { Ok(()) }
-}
-
-/// Whether somebody is left who may change users is a matter of users and roles alike.
-fn seen(directory: &Directory) -> Seen {
-    vec![(USERS, directory.changes[0]), (ROLES, directory.changes[1])]
 }

@@ -19,6 +19,8 @@
 pub mod acl;
 pub mod audit;
 pub mod changes;
+#[cfg(test)]
+mod changes_tests;
 pub mod directory;
 pub mod faults;
 pub mod keys;
@@ -208,10 +210,11 @@ impl Security {
     #[must_use]
     pub fn anonymous(&self) -> Option<Arc<Principal>> {
         let directory = self.directory();
-        if !self.takes_anybody(&directory) {
-            return None;
-        }
-        directory.first(DEFAULT, &Via::Anonymous).cloned()
+        self.anonymous_in(&directory, DEFAULT).cloned()
+    }
+
+    fn anonymous_in<'a>(&self, directory: &'a Directory, name: &str) -> Option<&'a Arc<Principal>> {
+        directory.first(name, &Via::Anonymous).filter(|_| self.takes_anybody(directory))
     }
 
     fn takes_anybody(&self, directory: &Directory) -> bool {
@@ -264,7 +267,7 @@ impl Security {
         self.check_heard()?;
         let directory = self.directory();
         let (key, principal) = directory.of_key(&credential.id).ok_or(Refused::Unknown)?;
-        let holds = key.invalidated_ms.is_none() && !key.is_expired(self.keys.now_ms());
+        let holds = key.ended_ms(self.keys.now_ms()).is_none();
         (key.is_opened_by(credential.secret()) && holds)
             .then(|| Arc::clone(principal))
             .ok_or(Refused::Unknown)
@@ -275,39 +278,44 @@ impl Security {
     /// # Errors
     /// Where it is not there any more or may not log in.
     pub fn again(&self, principal: &Principal) -> Result<Arc<Principal>, Refused> {
-        match principal.via {
-            Via::Anonymous => self.anonymous().ok_or(Refused::Unknown),
+        self.again_in(&self.directory(), principal)
+    }
+
+    fn again_in(
+        &self,
+        directory: &Directory,
+        principal: &Principal,
+    ) -> Result<Arc<Principal>, Refused> {
+        let again = match &principal.via {
+            Via::Anonymous => self.anonymous_in(directory, &principal.name),
             Via::Settings => {
-                let directory = self.directory();
                 let has_kept = directory.user(DEFAULT).is_some_and(|it| !it.passwords.is_empty());
-                if has_kept || !self.own_password.is_required() {
-                    return Err(Refused::Unknown);
-                }
-                directory.first(&principal.name, &Via::Settings).cloned().ok_or(Refused::Unknown)
+                let holds = !has_kept && self.own_password.is_required();
+                directory.first(&principal.name, &Via::Settings).filter(|_| holds)
             }
             Via::Password => {
                 self.check_heard()?;
-                let directory = self.directory();
                 let again = directory.named(&principal.name);
-                let again = again.filter(|it| it.user_id == principal.user_id);
-                again.cloned().ok_or(Refused::Unknown)
+                again.filter(|it| it.user_id == principal.user_id)
             }
-            Via::ApiKey(ref id, _) => {
+            Via::ApiKey(id, _) => {
                 self.check_heard()?;
-                let directory = self.directory();
-                let again = directory.of_key(id).filter(|(key, _)| key.invalidated_ms.is_none());
-                again.map(|(_, again)| Arc::clone(again)).ok_or(Refused::Unknown)
+                let now_ms = self.keys.now_ms();
+                let again = directory.of_key(id).filter(|(key, _)| key.ended_ms(now_ms).is_none());
+                again.map(|(_, again)| again)
             }
-        }
+        };
+        again.cloned().ok_or(Refused::Unknown)
     }
 
-    /// The same somebody as everybody is when this is asked, for who changes users or keys: a node that stood still would
-    /// let somebody who is gone make another of its like, and that one stays.
+    /// The same somebody as everybody is when this is asked, for what operators do: a node that stood still would take it
+    /// from somebody who is gone. Of those that the metadata has nothing of, what this node knows holds.
     ///
     /// # Errors
     /// Where it is not there any more or may not log in, or that cannot be found out now.
     pub async fn confirm(&self, principal: &Principal) -> Result<Arc<Principal>, Refused> {
-        if !self.store.hear().await {
+        let is_kept = matches!(principal.via, Via::Password | Via::ApiKey(..));
+        if is_kept && !self.store.hear().await {
             return Err(Refused::Unheard);
         }
         self.again(principal)

@@ -104,7 +104,7 @@ impl Security {
             };
             Ok((Some(user), ()))
         };
-        self.change_user(DEFAULT, first).await?;
+        self.changing_itself().change_user(DEFAULT, first).await?;
         fs::remove_file(path(folder)).map_err(failed)?;
         Ok(true)
     }

@@ -8,12 +8,12 @@ use plimsoll_index::Error;
 use plimsoll_stdx::wildcard_matches;
 use serde_json::{Map, Value, json};
 
-use super::confirmed_body;
+use super::{changing, failed};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::documents::write::validation;
 use crate::rest::query::parse_duration;
-use crate::security::keys::{DRAWN_BYTES, Key, KeySpec, KeysError, Owner, Which};
+use crate::security::keys::{Key, KeySpec, Owner, Which};
 use crate::security::principal::Via;
 use crate::security::privileges::ClusterPrivileges;
 use crate::security::role::Role;
@@ -33,7 +33,7 @@ const ROLES_MAX: usize = 100;
 /// # Errors
 /// 400 where what is asked for makes no sense or is not supported.
 pub async fn create_for_follower(mut call: Call) -> Result<Answer, Error> {
-    let spec = spec_for_follower(confirmed_body(&mut call).await?)?;
+    let spec = spec_for_follower(call.json_required().await?)?;
     made(&call, spec).await
 }
 
@@ -51,13 +51,13 @@ pub async fn create(mut call: Call) -> Result<Answer, Error> {
         }
         _ => {}
     }
-    let (mut spec, roles) = spec(confirmed_body(&mut call).await?)?;
-    let directory = call.rest.node.security.directory();
+    let (mut spec, roles) = spec(call.json_required().await?)?;
+    let limited_by = changing(&call).descriptors().map_err(|error| failed(&call, error))?;
     spec.owner = Some(Owner {
         user: kept_name(&call.principal.name).to_owned(),
         user_id: call.principal.user_id.clone(),
         roles,
-        limited_by: directory.descriptors(&call.principal),
+        limited_by,
     });
     let owner = serde_json::to_vec(&spec.owner).map_or(usize::MAX, |json| json.len());
     if owner > ROLES_BYTES_MAX {
@@ -69,23 +69,8 @@ pub async fn create(mut call: Call) -> Result<Answer, Error> {
 }
 
 async fn made(call: &Call, spec: KeySpec) -> Result<Answer, Error> {
-    let mut drawn = [0; DRAWN_BYTES];
-    let drawing = call.rest.node.security.draw(&mut drawn);
-    drawing.map_err(|error| Error::internal(error.to_string()))?;
-    let made = call.rest.node.security.keys.make(spec, &drawn).await;
-    let (key, credential) = made.map_err(|error| match error {
-        KeysError::Faults(faults) => {
-            validation(&faults.iter().map(String::as_str).collect::<Vec<_>>())
-        }
-        KeysError::TooMany => Error::illegal_argument(
-            "there are 1000 keys, or 4mb of them, that neither were invalidated nor have expired",
-        ),
-        KeysError::TooManyOfUser => Error::illegal_argument(
-            "the user has 200 keys, or 512kb of them, or as many as are left for others, that neither were \
-             invalidated nor have expired",
-        ),
-        KeysError::Failed(error) => error,
-    })?;
+    let made = changing(call).make_key(spec).await;
+    let (key, credential) = made.map_err(|error| failed(call, error))?;
     let mut answer = json!({ "id": key.id, "name": key.name });
     if let Some(expires_ms) = key.expires_ms {
         answer["expiration"] = json!(expires_ms);
@@ -153,7 +138,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
 /// # Errors
 /// 400 where it is not said which.
 pub async fn invalidate(mut call: Call) -> Result<Answer, Error> {
-    let (mut which, is_owner) = which(confirmed_body(&mut call).await?)?;
+    let (mut which, is_owner) = which(call.json_required().await?)?;
     if is_owner && which.user.is_some() {
         let why = "username must not be set when the [owner] flag is true";
         return Err(validation(&[why]));
@@ -170,7 +155,8 @@ pub async fn invalidate(mut call: Call) -> Result<Answer, Error> {
         }
         which.user = Some(own.user);
     }
-    let done = call.rest.node.security.keys.invalidate(&which).await?;
+    let done = changing(&call).invalidate(&which).await;
+    let done = done.map_err(|error| failed(&call, error))?;
     let mut answer = json!({
         "invalidated_api_keys": done.now,
         "previously_invalidated_api_keys": done.before,

@@ -7,13 +7,14 @@ mod users;
 mod who;
 
 use plimsoll_index::Error;
-use serde_json::Value;
 
 use super::access::{self, busy};
 use super::call::Call;
+use super::documents::write::validation;
 use super::needs::{CLUSTER_API_KEYS, CLUSTER_SECURITY, KNOWN};
 use super::route::{Route, Verb, route};
-use crate::security::changes::ChangeError;
+use crate::security::changes::{ChangeError, Changing};
+use crate::security::keys::KeysError;
 use Verb::{Delete, Get, Post, Put};
 
 /// When a change is seen by searches: it is at once.
@@ -82,25 +83,24 @@ pub const ROUTES: &[Route] = &[
 ];
 
 /// Why a change was not made, as REST says it.
-fn failed(error: ChangeError) -> Error {
+fn failed(call: &Call, error: ChangeError) -> Error {
     match error {
         ChangeError::Fault(fault) => Error::illegal_argument(fault),
         ChangeError::LastAdministrator => Error::illegal_argument(error),
+        ChangeError::Refused(why) => access::is_gone(why, &call.principal),
+        ChangeError::OtherRights => Error::forbidden("security_exception", error),
+        ChangeError::Key(KeysError::Faults(faults)) => {
+            validation(&faults.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+        ChangeError::Key(why @ (KeysError::TooMany | KeysError::TooManyOfUser)) => {
+            Error::illegal_argument(why)
+        }
         ChangeError::Unproven(why) => busy(why),
-        ChangeError::Failed(error) => error,
+        ChangeError::Failed(error) | ChangeError::Key(KeysError::Failed(error)) => error,
     }
 }
 
-/// The body of what changes users, roles or keys; who sends it is looked at once more, because it may have come slowly.
-///
-/// # Errors
-/// As of [`Call::json_required`]; 401 or 403 where who sends it is gone or has other rights by now.
-async fn confirmed_body(call: &mut Call) -> Result<Value, Error> {
-    let body = call.json_required().await?;
-    let again = access::confirm(&call.rest.node, &call.principal).await?;
-    if *again != *call.principal {
-        let reason = "the rights of the user were changed while the request came";
-        return Err(Error::forbidden("security_exception", reason));
-    }
-    Ok(body)
+/// Changes users, roles and keys in the name of whoever asks.
+fn changing(call: &Call) -> Changing<'_> {
+    call.rest.node.security.changing(&call.principal)
 }

@@ -4,7 +4,7 @@ use plimsoll_index::Error;
 use plimsoll_stdx::wildcard_matches;
 use serde_json::{Map, Value, json};
 
-use super::{confirmed_body, failed};
+use super::{changing, failed};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 
@@ -32,9 +32,10 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
 /// # Errors
 /// 400 where the body is none of a role, or nobody would be left who may change users.
 pub async fn put(mut call: Call) -> Result<Answer, Error> {
-    let body = confirmed_body(&mut call).await?;
+    let body = call.json_required().await?;
     let name = call.part("name").unwrap_or_default();
-    let created = call.rest.node.security.put_role(name, &body).await.map_err(failed)?;
+    let created = changing(&call).put_role(name, &body).await;
+    let created = created.map_err(|error| failed(&call, error))?;
     Ok(Answer::json(&json!({ "role": { "created": created } })))
 }
 
@@ -44,6 +45,7 @@ pub async fn put(mut call: Call) -> Result<Answer, Error> {
 /// 400 where nobody would be left who may change users; 404, as an answer, where there is no such role.
 pub async fn delete(call: Call) -> Result<Answer, Error> {
     let name = call.part("name").unwrap_or_default();
-    let found = call.rest.node.security.delete_role(name).await.map_err(failed)?;
+    let found = changing(&call).delete_role(name).await;
+    let found = found.map_err(|error| failed(&call, error))?;
     Ok(Answer::json(&json!({ "found": found })).with_status(if found { 200 } else { 404 }))
 }

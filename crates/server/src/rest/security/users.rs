@@ -4,7 +4,7 @@ use plimsoll_index::Error;
 use plimsoll_stdx::wildcard_matches;
 use serde_json::{Map, Value, json};
 
-use super::{confirmed_body, failed};
+use super::{changing, failed};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::security::principal::Via;
@@ -61,13 +61,14 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
 /// # Errors
 /// 400 where the body is none of a user, or nobody would be left who may change users.
 pub async fn put(mut call: Call) -> Result<Answer, Error> {
-    let body = object(confirmed_body(&mut call).await?)?;
+    let body = object(call.json_required().await?)?;
     let name = call.part("name").unwrap_or_default();
     if body.get("username").is_some_and(|it| it != name) {
         return Err(Error::illegal_argument("[username] is not that of the path"));
     }
     let spec = UserSpec::parse(&body).map_err(Error::illegal_argument)?;
-    let created = call.rest.node.security.put_user(name, spec).await.map_err(failed)?;
+    let created = changing(&call).put_user(name, spec).await;
+    let created = created.map_err(|error| failed(&call, error))?;
     Ok(Answer::json(&json!({ "created": created })))
 }
 
@@ -77,7 +78,8 @@ pub async fn put(mut call: Call) -> Result<Answer, Error> {
 /// 400 where nobody would be left who may change users; 404, as an answer, where there is no such user.
 pub async fn delete(call: Call) -> Result<Answer, Error> {
     let name = call.part("name").unwrap_or_default();
-    let found = call.rest.node.security.delete_user(name).await.map_err(failed)?;
+    let found = changing(&call).delete_user(name).await;
+    let found = found.map_err(|error| failed(&call, error))?;
     Ok(Answer::json(&json!({ "found": found })).with_status(if found { 200 } else { 404 }))
 }
 
@@ -107,7 +109,7 @@ pub async fn own_password(mut call: Call) -> Result<Answer, Error> {
 }
 
 async fn change_password(call: &mut Call, name: &str) -> Result<Answer, Error> {
-    let body = object(confirmed_body(call).await?)?;
+    let body = object(call.json_required().await?)?;
     let text = |field: &str| body.get(field).and_then(Value::as_str).map(str::to_owned);
     let (password, hash) = (text("password"), text("password_hash"));
     if let Some(other) =
@@ -115,13 +117,13 @@ async fn change_password(call: &mut Call, name: &str) -> Result<Answer, Error> {
     {
         return Err(Error::illegal_argument(format!("unexpected field [{other}] in a password")));
     }
-    let security = &call.rest.node.security;
+    let changing = changing(call);
     let is_there = match (password, hash) {
-        (Some(password), None) => security.set_password(name, password).await,
-        (None, Some(hash)) => security.set_hash(name, hash).await,
+        (Some(password), None) => changing.set_password(name, password).await,
+        (None, Some(hash)) => changing.set_hash(name, hash).await,
         _ => return Err(Error::illegal_argument("password is required")),
     };
-    if !is_there.map_err(failed)? {
+    if !is_there.map_err(|error| failed(call, error))? {
         return Err(Error::illegal_argument(format!("user [{name}] does not exist")));
     }
     Ok(Answer::json(&json!({})))
@@ -133,8 +135,8 @@ async fn change_password(call: &mut Call, name: &str) -> Result<Answer, Error> {
 /// 400 where nobody would be left who may change users, or there is no such user.
 pub async fn enable(call: Call, enabled: bool) -> Result<Answer, Error> {
     let name = call.part("name").unwrap_or_default();
-    let is_there = call.rest.node.security.enable(name, enabled).await.map_err(failed)?;
-    if !is_there {
+    let is_there = changing(&call).enable(name, enabled).await;
+    if !is_there.map_err(|error| failed(&call, error))? {
         return Err(Error::illegal_argument(format!("user [{name}] does not exist")));
     }
     Ok(Answer::json(&json!({})))

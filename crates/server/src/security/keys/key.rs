@@ -230,7 +230,7 @@ impl Key {
     }
 
     /// When it stopped holding, if it did.
-    pub(super) fn ended_ms(&self, now_ms: u64) -> Option<u64> {
+    pub fn ended_ms(&self, now_ms: u64) -> Option<u64> {
         let expired_ms = self.expires_ms.filter(|it| *it <= now_ms);
         [self.invalidated_ms, expired_ms].into_iter().flatten().min()
     }

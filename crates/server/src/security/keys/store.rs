@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::key::{Credential, DRAWN_BYTES, Key, KeySpec};
 use super::room::{NoRoom, make_room};
-use crate::security::store::{ATTEMPTS_MAX, Changes, KEYS, Store, others_change};
+use crate::security::store::{ATTEMPTS_MAX, Changes, KEYS, Seen, Store, others_change};
 
 /// The most keys that ended a week ago which go with a new one.
 pub(super) const OLD_MAX: usize = 100;
@@ -19,22 +19,23 @@ pub(super) const OLD_MAX: usize = 100;
 pub(super) const ENDED_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
 
 /// Why a key was not made.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     /// What was asked for makes no sense; each fault in words.
+    #[error("{}", .0.join("; "))]
     Faults(Vec<String>),
     /// There are too many that have not ended, or too large ones.
+    #[error("there are 1000 keys, or 4mb of them, that neither were invalidated nor have expired")]
     TooMany,
     /// Its user has too many, or too large ones: as many as one may have, or as are left for others.
+    #[error(
+        "the user has 200 keys, or 512kb of them, or as many as are left for others, that neither were invalidated nor \
+         have expired"
+    )]
     TooManyOfUser,
     /// The metadata cannot be read or written.
-    Failed(Error),
-}
-
-impl From<Error> for KeysError {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
+    #[error("{0}")]
+    Failed(#[from] Error),
 }
 
 impl From<NoRoom> for KeysError {
@@ -116,50 +117,65 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Makes one; gives what opens it, which is not kept.
+    /// Makes one; gives what opens it, which is not kept. `look` says in each attempt what else has to be as it is when
+    /// it is written.
     ///
     /// # Errors
-    /// See [`KeysError`].
-    pub async fn make(
+    /// See [`KeysError`]; those of `look`.
+    pub async fn make<E: From<KeysError>>(
         &self,
         spec: KeySpec,
         drawn: &[u8; DRAWN_BYTES],
-    ) -> Result<(Key, Credential), KeysError> {
+        look: impl Fn() -> Result<Seen, E>,
+    ) -> Result<(Key, Credential), E> {
         let faults = spec.faults();
         if !faults.is_empty() {
-            return Err(KeysError::Faults(faults));
+            return Err(KeysError::Faults(faults).into());
         }
         let now_ms = self.now_ms();
         let (key, credential) = Key::make(spec, drawn, now_ms);
-        let made = put(&key)?;
         for _ in 0..ATTEMPTS_MAX {
-            // The change first: what is newer than it is seen again.
-            let seen = self.store.change(KEYS)?;
-            let (old, kept): (Vec<_>, Vec<_>) =
-                self.all()?.into_iter().partition(|key| is_old(key, now_ms));
-            let room = make_room(kept, &key, now_ms)?;
-            let old = old.into_iter().take(OLD_MAX).map(|key| key.id);
-            let gone = old.chain(room).map(|id| (id, None));
-            let changes: Changes = gone.chain([made.clone()]).collect();
-            if self.store.put(KEYS, changes, vec![(KEYS, seen)]).await? {
+            let mut seen = look()?;
+            let changes = self.with(&key, now_ms, &mut seen)?;
+            if self.store.put(KEYS, changes, seen).await.map_err(KeysError::from)? {
                 return Ok((key, credential));
             }
         }
-        Err(KeysError::Failed(others_change()))
+        Err(KeysError::Failed(others_change()).into())
     }
 
-    /// Takes keys back. Those that were already stay as they are.
+    /// The changes by which there is one more, and room for it.
+    fn with(&self, key: &Key, now_ms: u64, seen: &mut Seen) -> Result<Changes, KeysError> {
+        // The change first: what is newer than it is seen again.
+        seen.push((KEYS, self.store.change(KEYS)?));
+        let (old, kept): (Vec<_>, Vec<_>) =
+            self.all()?.into_iter().partition(|key| is_old(key, now_ms));
+        let room = make_room(kept, key, now_ms)?;
+        let old = old.into_iter().take(OLD_MAX).map(|key| key.id);
+        let gone = old.chain(room).map(|id| (id, None));
+        Ok(gone.chain([put(key)?]).collect())
+    }
+
+    /// Takes keys back, `last` after the others. Those that were already stay as they are. `look` says before each what
+    /// else has to be as it is when that is written.
     ///
     /// # Errors
-    /// Where the metadata cannot be read.
-    pub async fn invalidate(&self, which: &Which) -> Result<Invalidated, Error> {
+    /// Where the metadata cannot be read; those of `look`.
+    pub async fn invalidate<E: From<Error>>(
+        &self,
+        which: &Which,
+        last: Option<&str>,
+        look: impl Fn() -> Result<Seen, E>,
+    ) -> Result<Invalidated, E> {
         let mut done = Invalidated::default();
-        for key in self.all()?.into_iter().filter(|key| which.means(key)) {
+        let mut keys = self.all()?;
+        keys.sort_by_key(|key| Some(&*key.id) == last);
+        for key in keys.into_iter().filter(|key| which.means(key)) {
             if key.invalidated_ms.is_some() {
                 done.before.push(key.id);
                 continue;
             }
-            match self.invalidate_one(&key.id).await {
+            match self.invalidate_one(&key.id, &look).await? {
                 Ok(()) => done.now.push(key.id),
                 Err(error) => done.failed.push(error),
             }
@@ -168,17 +184,28 @@ impl Keys {
     }
 
     /// Takes a key back as it stands when that is written. One that is gone meanwhile stays so.
-    async fn invalidate_one(&self, id: &str) -> Result<(), Error> {
+    async fn invalidate_one<E>(
+        &self,
+        id: &str,
+        look: impl Fn() -> Result<Seen, E>,
+    ) -> Result<Result<(), Error>, E> {
         let now_ms = self.now_ms();
         for _ in 0..ATTEMPTS_MAX {
-            let seen = self.store.change(KEYS)?;
-            let Some(mut key) = self.find(id) else { return Ok(()) };
-            key.invalidated_ms.get_or_insert(now_ms);
-            if self.store.put(KEYS, vec![put(&key)?], vec![(KEYS, seen)]).await? {
-                return Ok(());
+            let seen = look()?;
+            match self.try_invalidate(id, now_ms, seen).await {
+                Ok(false) => {}
+                Ok(true) => return Ok(Ok(())),
+                Err(error) => return Ok(Err(error)),
             }
         }
-        Err(others_change())
+        Ok(Err(others_change()))
+    }
+
+    async fn try_invalidate(&self, id: &str, now_ms: u64, mut seen: Seen) -> Result<bool, Error> {
+        seen.push((KEYS, self.store.change(KEYS)?));
+        let Some(mut key) = self.find(id) else { return Ok(true) };
+        key.invalidated_ms.get_or_insert(now_ms);
+        self.store.put(KEYS, vec![put(&key)?], seen).await
     }
 
     /// The key that a credential opens, as this node knows it now.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use plimsoll_index::Error;
 use serde_json::Value;
 
-use super::key::{Credential, DRAWN_BYTES, KeySpec};
+use super::key::{Credential, DRAWN_BYTES, Key, KeySpec};
 use super::room::{KEYS_MAX, KEYS_OF_USER_MAX, OF_USER};
-use super::store::{ENDED_KEPT_MS, Keys, KeysError, OLD_MAX, Refusal, Which};
+use super::store::{ENDED_KEPT_MS, Invalidated, Keys, KeysError, OLD_MAX, Refusal, Which};
 use crate::security::keys::Owner;
 use crate::security::store::in_memory::InMemory;
 use crate::security::store::{KEYS, Store};
@@ -19,9 +20,34 @@ struct World {
 
 impl World {
     /// The keys, at that time.
-    fn at(&self, now_ms: u64) -> &Keys {
+    fn at(&self, now_ms: u64) -> At<'_> {
         self.store.set_now_ms(now_ms);
-        &self.keys
+        At(&self.keys)
+    }
+}
+
+/// Keys that are changed in nobody's name.
+struct At<'a>(&'a Keys);
+
+impl At<'_> {
+    async fn make(
+        &self,
+        spec: KeySpec,
+        drawn: &[u8; DRAWN_BYTES],
+    ) -> Result<(Key, Credential), KeysError> {
+        self.0.make(spec, drawn, || Ok(vec![])).await
+    }
+
+    async fn invalidate(&self, which: &Which) -> Result<Invalidated, Error> {
+        self.0.invalidate(which, None, || Ok(vec![])).await
+    }
+}
+
+impl std::ops::Deref for At<'_> {
+    type Target = Keys;
+
+    fn deref(&self) -> &Keys {
+        self.0
     }
 }
 
