@@ -44,7 +44,7 @@ bench-mixes: build ## read/write mixes on three nodes at each level of reads, on
 bench-rally: build ## esrally and opensearch-benchmark against a fresh node, and esrally against its follower, offline, small tracks
 	@scripts/deps.sh test && scripts/rally.sh
 
-bench-documents: ## documents and searches beside OpenSearch 2.19 (ARGS="--quick")
+bench-documents: ## documents and searches beside OpenSearch 3.5 (ARGS="--quick")
 	@scripts/deps.sh test && . scripts/env.sh && build_whole
 	@python3 scripts/bench_documents.py $$CARGO_TARGET_DIR/release/plimsoll $$CARGO_TARGET_DIR/release/examples/http_load $(ARGS)
 

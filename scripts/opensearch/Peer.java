@@ -3,23 +3,35 @@
 
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Arrays;
 import java.util.Collections;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
-import org.opensearch.analysis.common.CommonAnalysisPlugin;
+import org.opensearch.Version;
+import org.opensearch.analysis.common.CommonAnalysisModulePlugin;
 import org.opensearch.common.settings.Settings;
 import org.opensearch.env.Environment;
 import org.opensearch.node.InternalSettingsPreparer;
 import org.opensearch.node.Node;
-import org.opensearch.painless.PainlessPlugin;
-import org.opensearch.script.expression.ExpressionPlugin;
-import org.opensearch.transport.Netty4Plugin;
+import org.opensearch.painless.PainlessModulePlugin;
+import org.opensearch.plugins.Plugin;
+import org.opensearch.plugins.PluginInfo;
+import org.opensearch.script.expression.ExpressionModulePlugin;
+import org.opensearch.transport.Netty4ModulePlugin;
 
 public final class Peer extends Node {
+    private static final List<Class<? extends Plugin>> MODULES = List.of(
+        Netty4ModulePlugin.class, CommonAnalysisModulePlugin.class,
+        ExpressionModulePlugin.class, PainlessModulePlugin.class);
+
     private Peer(Environment environment) {
-        super(environment, Arrays.asList(
-            Netty4Plugin.class, CommonAnalysisPlugin.class,
-            ExpressionPlugin.class, PainlessPlugin.class), false);
+        super(environment, MODULES.stream().map(Peer::module).toList(), false);
+    }
+
+    private static PluginInfo module(Class<? extends Plugin> module) {
+        String name = module.getName();
+        String java = Integer.toString(Runtime.version().feature());
+        return new PluginInfo(
+            name, "a module", "NA", Version.CURRENT, java, name, null, List.of(), false);
     }
 
     public static void main(String[] arguments) throws Exception {
