@@ -10,9 +10,11 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::Time;
+use plimsoll_base::time::Instant;
 use tokio::sync::Notify;
 
 /// How many tries may fail at once.
@@ -39,8 +41,8 @@ pub fn stranger_pause(answered: u32) -> Option<Duration> {
 }
 
 /// Who failed to log in, and how often lately.
-#[derive(Debug, Default)]
 pub struct Logins {
+    time: Time,
     book: Mutex<Book>,
 }
 
@@ -68,7 +70,7 @@ impl Bucket {
     }
 
     fn tries(&self, now: Instant) -> f64 {
-        let since = now.saturating_duration_since(self.at).as_secs_f64();
+        let since = now.since(self.at).as_secs_f64();
         (self.tries + since * PER_SECOND).min(BURST)
     }
 
@@ -117,7 +119,6 @@ enum Turn {
 
 /// A try to log in, which has failed unless it is said to have passed: who hangs up before that is known has tried
 /// as well.
-#[derive(Debug)]
 pub struct Attempt {
     logins: Arc<Logins>,
     from: IpAddr,
@@ -130,21 +131,26 @@ impl Attempt {
     /// The password was right, or was not looked at.
     pub fn passed(mut self) {
         self.is_decided = true;
-        self.logins.passed(self.from, self.taken, Instant::now());
+        self.logins.passed(self.from, self.taken);
     }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
         if !self.is_decided {
-            let now = Instant::now();
-            self.logins.failed(self.from, self.taken, now);
-            self.logins.say(self.from, self.port, now);
+            self.logins.failed(self.from, self.taken);
+            self.logins.say(self.from, self.port);
         }
     }
 }
 
 impl Logins {
+    /// Nobody has failed yet.
+    #[must_use]
+    pub fn new(time: &Time) -> Self {
+        Self { time: time.clone(), book: Mutex::default() }
+    }
+
     /// Waits until a password from this address may be looked at; `port` is the setting where it arrived.
     ///
     /// # Errors
@@ -157,15 +163,15 @@ impl Logins {
         let taken = |taken| self.begun(from, port, taken);
         loop {
             // Whoever rings from here on is heard.
-            let decided = match self.turn(from, Instant::now()) {
+            let decided = match self.turn(from) {
                 Turn::Now => return Ok(taken(Taken::Now)),
                 Turn::After(wait) => {
                     let attempt = taken(Taken::Later);
-                    tokio::time::sleep(wait).await;
+                    self.time.sleep(wait).await;
                     return Ok(attempt);
                 }
                 Turn::Refused(wait) => {
-                    self.say(from, port, Instant::now());
+                    self.say(from, port);
                     return Err(wait);
                 }
                 Turn::Behind(decided) => decided,
@@ -174,7 +180,7 @@ impl Logins {
             tokio::pin!(ring);
             ring.as_mut().enable();
             // It may have rung before this listened.
-            if self.is_behind(from, Instant::now()) {
+            if self.is_behind(from) {
                 ring.await;
             }
         }
@@ -189,9 +195,9 @@ impl Logins {
         Attempt { logins: Arc::clone(self), from, port, taken, is_decided: false }
     }
 
-    fn turn(&self, from: IpAddr, now: Instant) -> Turn {
+    fn turn(&self, from: IpAddr) -> Turn {
         let mut book = self.book.lock();
-        let bucket = book.bucket(from, now);
+        let bucket = book.bucket(from, self.time.now());
         if bucket.tries >= 1.0 {
             bucket.tries -= 1.0;
             bucket.under_way += 1;
@@ -209,26 +215,26 @@ impl Logins {
     }
 
     /// Whether whoever comes has to wait until another is decided.
-    fn is_behind(&self, from: IpAddr, now: Instant) -> bool {
+    fn is_behind(&self, from: IpAddr) -> bool {
         let mut book = self.book.lock();
-        let bucket = book.bucket(from, now);
+        let bucket = book.bucket(from, self.time.now());
         bucket.tries < 1.0 && bucket.under_way > 0
     }
 
-    fn passed(&self, from: IpAddr, taken: Taken, now: Instant) {
+    fn passed(&self, from: IpAddr, taken: Taken) {
         if taken == Taken::Nothing {
             return;
         }
         let mut book = self.book.lock();
-        let bucket = book.bucket(from, now);
+        let bucket = book.bucket(from, self.time.now());
         bucket.tries = (bucket.tries + 1.0).min(BURST);
         bucket.under_way = bucket.under_way.saturating_sub(usize::from(taken == Taken::Now));
         bucket.ring();
     }
 
-    fn failed(&self, from: IpAddr, taken: Taken, now: Instant) {
+    fn failed(&self, from: IpAddr, taken: Taken) {
         let mut book = self.book.lock();
-        let bucket = book.bucket(from, now);
+        let bucket = book.bucket(from, self.time.now());
         match taken {
             Taken::Now => {
                 bucket.under_way = bucket.under_way.saturating_sub(1);
@@ -243,10 +249,11 @@ impl Logins {
     }
 
     /// Says in the log that a password was wrong, or was not looked at, once a second at most.
-    fn say(&self, from: IpAddr, port: &'static str, now: Instant) {
+    fn say(&self, from: IpAddr, port: &'static str) {
+        let now = self.time.now();
         let mut book = self.book.lock();
         book.unlogged += 1;
-        let is_due = book.logged_at.is_none_or(|at| now.duration_since(at) >= LOG_PAUSE);
+        let is_due = book.logged_at.is_none_or(|at| now.since(at) >= LOG_PAUSE);
         let count = book.unlogged;
         if is_due {
             book.logged_at = Some(now);
@@ -303,6 +310,7 @@ pub(crate) fn owner(address: IpAddr) -> IpAddr {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use plimsoll_base::time::Passing;
     use tokio::task::JoinSet;
 
     use super::*;
@@ -313,38 +321,46 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
+    fn logins() -> (Arc<Logins>, Passing) {
+        let (time, passing) = Time::simulated(0);
+        (Arc::new(Logins::new(&time)), passing)
+    }
+
+    fn pass(logins: &Logins, passing: &Passing, seconds: u64) {
+        passing.pass_until(logins.time.now() + Duration::from_secs(seconds));
+    }
+
     #[test]
     fn guessing_is_slowed_and_nobody_else_is() {
-        let logins = Logins::default();
-        let (now, guesser) = (Instant::now(), address(1));
+        let ((logins, passing), guesser) = (logins(), address(1));
         for _ in 0..10 {
-            assert!(matches!(logins.turn(guesser, now), Turn::Now));
-            logins.failed(guesser, Taken::Now, now);
+            assert!(matches!(logins.turn(guesser), Turn::Now));
+            logins.failed(guesser, Taken::Now);
         }
         // Many at once wait one behind the other, and then no more are taken.
         let mut waits = Vec::new();
         let refused = loop {
-            match logins.turn(guesser, now) {
+            match logins.turn(guesser) {
                 Turn::After(wait) => waits.push(wait.as_secs()),
                 other => break other,
             }
         };
         assert_eq!(waits, (1..=10).collect::<Vec<_>>());
         assert!(matches!(refused, Turn::Refused(wait) if wait == Duration::from_secs(1)));
-        assert!(matches!(logins.turn(address(2), now), Turn::Now));
+        assert!(matches!(logins.turn(address(2)), Turn::Now));
         // A right password gives its try back.
-        logins.passed(guesser, Taken::Later, now);
-        let after = logins.turn(guesser, now);
+        logins.passed(guesser, Taken::Later);
+        let after = logins.turn(guesser);
         assert!(matches!(after, Turn::After(wait) if wait == Duration::from_secs(10)));
         // After a while it is as if nothing had been.
-        assert!(matches!(logins.turn(guesser, now + Duration::from_secs(30)), Turn::Now));
+        pass(&logins, &passing, 30);
+        assert!(matches!(logins.turn(guesser), Turn::Now));
     }
 
     #[tokio::test]
     async fn guesses_at_once_are_no_more_than_one_after_the_other() {
-        let logins = Arc::new(Logins::default());
+        let (logins, passing) = logins();
         let looked_at = Arc::new(AtomicUsize::new(0));
-        let began = Instant::now();
         let mut guesses = JoinSet::new();
         for _ in 0..1000 {
             let (logins, looked_at) = (Arc::clone(&logins), Arc::clone(&looked_at));
@@ -355,37 +371,41 @@ mod tests {
                 drop(attempt);
             });
         }
-        // All but those that wait for their time.
-        for _ in 0..980 {
+        for _ in 0..990 {
             guesses.join_next().await.unwrap().unwrap();
         }
-        let came_since = began.elapsed().as_secs() + 1;
-        let looked_at = u64::try_from(looked_at.load(Ordering::Relaxed)).unwrap();
-        assert!((10..=10 + came_since).contains(&looked_at), "{looked_at}");
+        assert_eq!((guesses.len(), looked_at.load(Ordering::Relaxed)), (10, 10));
+        pass(&logins, &passing, 3);
+        for _ in 0..3 {
+            guesses.join_next().await.unwrap().unwrap();
+        }
+        assert_eq!((guesses.len(), looked_at.load(Ordering::Relaxed)), (7, 13), "one a second");
     }
 
     #[tokio::test]
     async fn all_of_a_pool_get_in_at_once() {
-        let logins = Arc::new(Logins::default());
+        let (logins, _passing) = logins();
         let mut pool = JoinSet::new();
         for _ in 0..1000 {
             let logins = Arc::clone(&logins);
             pool.spawn(async move {
                 let attempt = logins.attempt(address(1), PORT).await.unwrap();
                 tokio::task::yield_now().await;
-                let under_way = logins.book.lock().bucket(address(1), Instant::now()).under_way;
-                assert!(under_way <= 20, "{under_way} at once");
+                let under_way = logins.book.lock().buckets[&address(1)].under_way;
+                assert!(under_way <= 10, "{under_way} at once");
                 attempt.passed();
             });
         }
         pool.join_all().await;
-        let tries = || logins.book.lock().bucket(address(1), Instant::now()).tries;
-        assert!(tries() > BURST - 0.1);
+        let tries = || logins.book.lock().buckets[&address(1)].tries;
+        assert_eq!(tries(), BURST);
         // Who hangs up has tried.
-        let now = Instant::now();
-        logins.book.lock().bucket(address(1), now).tries = 2.0;
         drop(logins.attempt(address(1), PORT).await);
-        assert!(tries() < 2.0 + now.elapsed().as_secs_f64());
+        assert_eq!(tries(), BURST - 1.0);
+        // Whoever logged in before waits for nobody, and pays for what was wrong.
+        logins.untaken(address(1), PORT).passed();
+        drop(logins.untaken(address(1), PORT));
+        assert_eq!(tries(), BURST - 2.0);
     }
 
     #[test]
@@ -397,18 +417,17 @@ mod tests {
 
     #[test]
     fn the_book_is_bounded_and_a_network_of_version_6_is_one() {
-        let logins = Logins::default();
-        let now = Instant::now();
+        let (logins, _passing) = logins();
         for number in 0..20_000_u32 {
-            logins.failed(IpAddr::from(number.to_be_bytes()), Taken::Nothing, now);
+            logins.failed(IpAddr::from(number.to_be_bytes()), Taken::Nothing);
         }
         assert!(logins.book.lock().buckets.len() <= ADDRESSES_MAX);
         let v6 = |text: &str| text.parse::<IpAddr>().unwrap();
         for host in 0..10 {
-            logins.failed(v6(&format!("2001:db8::{host}")), Taken::Nothing, now);
+            logins.failed(v6(&format!("2001:db8::{host}")), Taken::Nothing);
         }
-        assert!(matches!(logins.turn(v6("2001:db8::ffff"), now), Turn::After(_)));
-        assert!(matches!(logins.turn(v6("2001:db8:1::1"), now), Turn::Now));
+        assert!(matches!(logins.turn(v6("2001:db8::ffff")), Turn::After(_)));
+        assert!(matches!(logins.turn(v6("2001:db8:1::1")), Turn::Now));
         assert_eq!(owner(v6("::ffff:10.0.0.1")), address(1));
     }
 }

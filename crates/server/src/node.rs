@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use plimsoll_base::World;
+use plimsoll_base::{Time, World};
 use plimsoll_cluster::{Coordinator, DocumentsOptions, NodeRecord, NodeSettings, Peers};
 use plimsoll_storage::partition::StoreOptions;
 use tokio::sync::watch;
@@ -82,13 +82,14 @@ impl Shared {
         security: Security,
         resp_port: u16,
         metrics: Metrics,
+        time: &Time,
     ) -> Self {
         Self {
             coordinator,
             resp_port,
             security,
             users_changed: watch::Sender::new(0),
-            logins: Arc::default(),
+            logins: Arc::new(Logins::new(time)),
             clients: Clients::new(places::of_clients("resp.max_clients", settings.max_clients)),
             in_flight: Arc::new(InFlight::new(settings.http_in_flight_bytes)),
             settings,

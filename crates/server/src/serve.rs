@@ -197,8 +197,14 @@ async fn run(mut settings: Settings) -> Result<End, ServeError> {
     let port = addresses.resp.port();
     let secret = settings.rpc_secret.clone();
     let security = security(&node.coordinator(), &mut settings, processors)?;
-    let shared =
-        Arc::new(Shared::new(node.coordinator(), settings, security, port, Metrics::default()));
+    let shared = Arc::new(Shared::new(
+        node.coordinator(),
+        settings,
+        security,
+        port,
+        Metrics::default(),
+        &time,
+    ));
     take_reset(&shared).await;
     let workers = Arc::new(Workers::start(processors)?);
     let known = Arc::new(Remote::new(node.leading()));
