@@ -11,10 +11,18 @@ use crate::settings::PASSWORD_BYTES_MAX;
 #[derive(Debug)]
 pub struct Password {
     required: AtomicBool,
-    /// Padded with zeros, so that comparing takes the same time whatever is offered.
-    padded: RwLock<Padded>,
+    set: RwLock<Set>,
 }
 
+/// A password as it was set.
+#[derive(Clone, Copy, Debug)]
+pub struct Set {
+    padded: Padded,
+    /// How many were set before it.
+    pub(crate) number: u64,
+}
+
+/// Padded with zeros, so that comparing takes the same time whatever is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Padded {
     bytes: [u8; PASSWORD_BYTES_MAX],
@@ -39,7 +47,10 @@ impl Password {
     pub fn new(password: Option<&str>) -> Self {
         let this = Self {
             required: AtomicBool::new(false),
-            padded: RwLock::new(Padded { bytes: [0; PASSWORD_BYTES_MAX], len: 0 }),
+            set: RwLock::new(Set {
+                padded: Padded { bytes: [0; PASSWORD_BYTES_MAX], len: 0 },
+                number: 0,
+            }),
         };
         let is_set = this.set(password.unwrap_or_default().as_bytes());
         assert!(is_set, "settings bound the password");
@@ -49,9 +60,33 @@ impl Password {
     /// Changes it; an empty one means that clients need none. False where it is too long.
     pub fn set(&self, password: &[u8]) -> bool {
         let Some(padded) = Padded::new(password) else { return false };
-        *self.padded.write() = padded;
-        self.required.store(!password.is_empty(), Relaxed);
+        self.put(&mut self.set.write(), padded);
         true
+    }
+
+    fn put(&self, set: &mut Set, padded: Padded) {
+        *set = Set { padded, number: set.number + 1 };
+        self.required.store(padded.len > 0, Relaxed);
+    }
+
+    /// The password as it is set now.
+    #[must_use]
+    pub fn now(&self) -> Set {
+        *self.set.read()
+    }
+
+    /// How many were set before it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.set.read().number
+    }
+
+    /// Puts back what was there before `set`, unless another came since.
+    pub fn put_back(&self, before: &Set, set: &Set) {
+        let mut now = self.set.write();
+        if now.number == set.number {
+            self.put(&mut now, before.padded);
+        }
     }
 
     /// Whether clients need one.
@@ -63,7 +98,7 @@ impl Password {
     /// Whether it is this one. The time it takes does not tell how much of it was right.
     #[must_use]
     pub fn is(&self, offered: &[u8]) -> bool {
-        let wanted = *self.padded.read();
+        let wanted = self.set.read().padded;
         Padded::new(offered).is_some_and(|offered| {
             let same = offered.bytes.ct_eq(&wanted.bytes) & offered.len.ct_eq(&wanted.len);
             bool::from(same)

@@ -70,6 +70,11 @@ pub enum Fault {
         /// One time in so many.
         one_in: u64,
     },
+    /// The same of all that rows are made durable in, each time, while the metadata is.
+    RowsFailing {
+        /// Whose.
+        machine: usize,
+    },
     /// Nothing comes through from one cluster to the other.
     NoLink,
     /// Somebody has the leader forget who follows it.
@@ -199,7 +204,8 @@ impl Faults {
                 // Whoever has just begun is in doubt, after a disk that failed too.
                 Fault::Kill { machine, .. }
                 | Fault::Freeze { machine }
-                | Fault::Failing { machine, .. } => Some(*machine),
+                | Fault::Failing { machine, .. }
+                | Fault::RowsFailing { machine } => Some(*machine),
                 _ => None,
             });
             debug_assert!(wrong.contains(&first));
@@ -230,12 +236,15 @@ impl Faults {
 fn outage(chance: &mut Stream, machines: usize, duration: Duration) -> impl Iterator<Item = Due> {
     let end_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(2);
     let (at, fails) = (ms(chance, 1, end_ms), ms(chance, 1_000, 20_000));
-    // What always fails says nothing of what others did meanwhile.
-    let one_in = 2 + chance.below(FAILS_ONE_IN_MAX - 1);
+    // Where everything always fails nobody says anything.
+    let one_in = (chance.once_in(2)).then(|| 2 + chance.below(FAILS_ONE_IN_MAX - 1));
     let is_dark = ms(chance, 10, 10_000);
     let side = Side::Leader;
     (0..machines).flat_map(move |machine| {
-        let failing = Fault::Failing { machine, one_in };
+        let failing = match one_in {
+            Some(one_in) => Fault::Failing { machine, one_in },
+            None => Fault::RowsFailing { machine },
+        };
         let kill = Fault::Kill { machine, with_power: true, rots: false };
         [
             Due { at, lasts: fails + is_dark / 2, side, fault: failing },

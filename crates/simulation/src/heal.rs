@@ -11,7 +11,7 @@ use plimsoll_storage::{Argv, Reply};
 
 use crate::clients::Client;
 use crate::log::Troubles;
-use crate::nodes::Cluster;
+use crate::nodes::{Cluster, Failing};
 
 /// The process of clients.
 pub(crate) const CLIENTS: u64 = 1;
@@ -30,7 +30,7 @@ pub(crate) fn mend(executor: &mut Executor, cluster: &mut Cluster) {
         cluster.freeze(executor, at, false);
         cluster.set_clock(executor.time(), at, 0);
         cluster.fill(at, false);
-        cluster.fail_syncs(executor, at, None);
+        cluster.fail_syncs(executor, at, Failing::None);
         cluster.start(executor, at);
     }
 }

@@ -11,6 +11,7 @@ use plimsoll_base::time::Wall;
 use plimsoll_base::{Random, Time, World};
 use plimsoll_cluster::following::Remotes;
 use plimsoll_cluster::{LogSettings, Node, NodeRecord, NodeSettings, OpenedLog, Peers};
+use plimsoll_log::PartitionId;
 
 use crate::following::leader::LeaderCluster;
 use crate::following::link::Link;
@@ -37,6 +38,17 @@ pub struct Machine {
     wall: Option<Arc<Wall>>,
     /// The log as its last opening has it.
     handle: Arc<Mutex<Weak<Handle>>>,
+}
+
+/// What fails of a disk where something is to be made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failing {
+    /// Nothing.
+    None,
+    /// One time in so many.
+    OneIn(u64),
+    /// Everything but the metadata.
+    Rows,
 }
 
 /// What tells the processes and machines of a cluster from those of another.
@@ -165,13 +177,18 @@ impl Cluster {
         disk.limit(if is_full { disk.used_bytes() } else { u64::MAX });
     }
 
-    /// Has the disk of a machine fail where something is to be made durable, one time in so many. Where it does not
-    /// any more, the node is started anew, as what was not made durable is not known to be lost until then.
-    pub fn fail_syncs(&mut self, executor: &mut Executor, at: usize, one_in: Option<u64>) {
+    /// Has the disk of a machine fail where something is to be made durable. Where it does not any more, the node is
+    /// started anew, as what was not made durable is not known to be lost until then.
+    pub fn fail_syncs(&mut self, executor: &mut Executor, at: usize, failing: Failing) {
         let machine = &mut self.machines[at];
-        machine.disk.fail_syncs(one_in);
-        let was_failing = std::mem::replace(&mut machine.is_failing, one_in.is_some());
-        if was_failing && one_in.is_none() && machine.process.is_some() {
+        match failing {
+            Failing::None => machine.disk.fail_syncs(None),
+            Failing::OneIn(one_in) => machine.disk.fail_syncs(Some(one_in)),
+            Failing::Rows => machine.disk.fail_syncs_but_in(&PartitionId::default().to_string()),
+        }
+        let is_failing = failing != Failing::None;
+        let was_failing = std::mem::replace(&mut machine.is_failing, is_failing);
+        if was_failing && !is_failing && machine.process.is_some() {
             self.kill(executor, at, false);
             self.start(executor, at);
         }

@@ -21,7 +21,7 @@ use crate::linearizable::{Verdict, judge};
 use crate::log::Servers;
 use crate::messages;
 use crate::network::Network;
-use crate::nodes::{Cluster, Names};
+use crate::nodes::{Cluster, Failing, Names};
 use crate::plan::Plan;
 use crate::searches::Searcher;
 use crate::settings;
@@ -219,7 +219,12 @@ fn step(clusters: &mut Clusters, due: &Due, begins: bool) {
         Fault::NoLeader | Fault::Blind { .. } | Fault::NoLink | Fault::Forgotten => {}
         Fault::Full { machine } => cluster.fill(machine, begins),
         Fault::Failing { machine, one_in } => {
-            cluster.fail_syncs(executor, machine, begins.then_some(one_in));
+            let failing = if begins { Failing::OneIn(one_in) } else { Failing::None };
+            cluster.fail_syncs(executor, machine, failing);
+        }
+        Fault::RowsFailing { machine } => {
+            let failing = if begins { Failing::Rows } else { Failing::None };
+            cluster.fail_syncs(executor, machine, failing);
         }
     }
 }

@@ -301,6 +301,7 @@ impl Connection {
             self.state.confirm(argv).await?;
         }
         match own {
+            Own::Config => self.configure(argv).await,
             Own::Auth | Own::Hello => {
                 let client = Arc::clone(&self.state.client);
                 let logging_in = async {
@@ -349,6 +350,22 @@ impl Connection {
             }
             _ => handlers::run(&mut self.state, own, argv),
         }
+    }
+
+    /// CONFIG. A password that it sets is gone again where whoever set it is not there any more: the node may have stood
+    /// still since that was found out.
+    async fn configure(&mut self, argv: &Argv) -> Result<Reply, ErrorReply> {
+        let shared = Arc::clone(&self.state.shared);
+        let before = shared.security.own_password();
+        let reply = handlers::run(&mut self.state, Own::Config, argv)?;
+        let by = Arc::clone(self.state.known()?);
+        let settled = shared.security.settle_own_password(&before, &by).await;
+        if settled.map_err(|error| handlers::acl::failed(&error))?
+            && let Some(by) = shared.security.by_own_password(&by)
+        {
+            self.state.become_whom(Some(by));
+        }
+        Ok(reply)
     }
 
     /// PLIMSOLL.READS: says or sets how fresh the connection's reads are.
@@ -418,7 +435,14 @@ impl Connection {
             let (reply, took) = match entry.runs {
                 Runs::Rows => (rows.next().expect("one reply for each queued command"), each),
                 Runs::Here(own) => {
-                    let reply = handlers::run(&mut self.state, own, &argv);
+                    let reply = match is_of_operator(own, &argv) {
+                        // The rows took a while.
+                        true => match self.state.confirm(&argv).await {
+                            Ok(()) => self.configure(&argv).await,
+                            Err(error) => Err(error),
+                        },
+                        false => handlers::run(&mut self.state, own, &argv),
+                    };
                     let reply = reply.unwrap_or_else(Reply::Error);
                     self.note_change(own, &argv, &reply);
                     (reply, Duration::ZERO)

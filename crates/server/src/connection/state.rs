@@ -73,6 +73,8 @@ pub struct ConnectionState {
     pub principal: Option<Arc<Principal>>,
     /// Which users there were when that was found out.
     users_version: u64,
+    /// Whether the last password that it showed was wrong.
+    has_failed: bool,
     /// Which replies are written.
     pub replies: Replies,
     /// MULTI, WATCH and what came since.
@@ -92,6 +94,7 @@ impl ConnectionState {
             principal: shared.security.anonymous(),
             shared,
             client,
+            has_failed: false,
             db: 0,
             protocol: Protocol::Resp2,
             replies: Replies::On,
@@ -117,7 +120,8 @@ impl ConnectionState {
         self.principal.is_some()
     }
 
-    fn become_whom(&mut self, principal: Option<Arc<Principal>>) {
+    /// Goes on as somebody, or as nobody.
+    pub fn become_whom(&mut self, principal: Option<Arc<Principal>>) {
         let name = principal.as_ref().map_or(DEFAULT, |principal| &principal.name);
         self.client.rename(|names| name.clone_into(&mut names.user));
         if principal.is_none() {
@@ -132,7 +136,7 @@ impl ConnectionState {
         let Some(principal) = &self.principal else { return };
         let security = &self.shared.security;
         let version = security.version();
-        let is_unheard = principal.via == Via::Password && security.check_heard().is_err();
+        let is_unheard = principal.is_kept() && security.check_heard().is_err();
         if version == self.users_version && !is_unheard {
             return;
         }
@@ -166,10 +170,10 @@ impl ConnectionState {
     /// Waits until a password for this user may be looked at: failed logins from the client's address slow those
     /// that follow.
     async fn attempt(&self, user: &[u8]) -> Result<Attempt, ErrorReply> {
-        // Who logged in before as the same user is no guesser.
+        // Who logged in last as the same user is no guesser.
         let is_same = |it: &Arc<Principal>| it.via != Via::Anonymous && it.name.as_bytes() == user;
         let (logins, from) = (&self.shared.logins, self.client.remote.ip());
-        if self.principal.as_ref().is_some_and(is_same) {
+        if !self.has_failed && self.principal.as_ref().is_some_and(is_same) {
             return Ok(logins.untaken(from, PORT));
         }
         logins.attempt(from, PORT).await.map_err(|wait| {
@@ -201,6 +205,7 @@ impl ConnectionState {
             }
             _ => Err(Refused::Unknown),
         };
+        self.has_failed = known.is_err();
         match known {
             Ok(principal) => {
                 attempt.passed();

@@ -272,7 +272,8 @@ async fn delete_users(state: &ConnectionState, argv: &Argv) -> Result<Reply, Err
     Ok(Reply::Integer(deleted))
 }
 
-fn failed(error: &ChangeError) -> ErrorReply {
+/// What a client is told where a change was not made.
+pub fn failed(error: &ChangeError) -> ErrorReply {
     match error {
         ChangeError::Refused(why) => is_gone(*why),
         ChangeError::OtherRights => ErrorReply::named("NOPERM", error.to_string()),

@@ -1,15 +1,13 @@
 //! Who sends a request: HTTP's basic authentication with a user's password, or an API key; and that it still may while
 //! its body comes.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use axum::body::{Body, HttpBody as _};
 use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt as _, StreamBody};
 use plimsoll_index::Error;
 use serde_json::json;
 
@@ -18,7 +16,7 @@ use crate::node::Shared;
 use crate::security::audit::What;
 use crate::security::keys::Credential;
 use crate::security::passwords::Unproven;
-use crate::security::principal::Principal;
+use crate::security::principal::{Principal, Via};
 use crate::security::user::{DEFAULT, kept_name};
 use crate::security::{Refused, Security};
 
@@ -140,25 +138,33 @@ pub async fn check(
 struct Taken;
 
 /// The body of a request that somebody sends: it ends where who that is, or what it may do, is another by then. So
-/// nobody goes on with what it began for longer than its rights last.
-pub fn sent_by(body: Body, node: &Arc<Shared>, sender: &Arc<Principal>) -> Body {
+/// nobody goes on with what it began for longer than its rights last. `is_change`: the request is what operators do,
+/// and at its end that is looked at as the whole cluster knows it.
+pub fn sent_by(body: Body, node: &Arc<Shared>, sender: &Arc<Principal>, is_change: bool) -> Body {
     if body.is_end_stream() || node.security.is_open() {
         return body;
     }
     let (node, sender) = (Arc::clone(node), Arc::clone(sender));
+    // A key ends by itself.
+    let may_end = matches!(sender.via, Via::ApiKey(..));
     // Looked at with the first bytes too: the request may have waited since it was found out who sends it.
-    let (mut body, mut seen) = (body, None);
-    let frames = futures_util::stream::poll_fn(move |context| {
-        let frame = std::task::ready!(Pin::new(&mut body).poll_frame(context));
-        let version = Some(node.security.version());
-        if version != seen {
-            let again = node.security.again(&sender);
-            if !again.is_ok_and(|again| *again == *sender) {
-                return Poll::Ready(Some(Err(axum::Error::new(Taken))));
+    let began = (body, None, is_change);
+    let frames = futures_util::stream::unfold(began, move |(mut body, seen, mut is_change)| {
+        let (node, sender) = (Arc::clone(&node), Arc::clone(&sender));
+        async move {
+            let frame = body.frame().await;
+            let version = Some(node.security.version());
+            let again = match (&frame, is_change) {
+                (None, true) => node.security.confirm(&sender).await,
+                _ if version == seen && !may_end => Ok(Arc::clone(&sender)),
+                _ => node.security.again(&sender),
+            };
+            is_change = is_change && frame.is_some();
+            match again.is_ok_and(|again| *again == *sender) {
+                true => frame.map(|frame| (frame, (body, version, is_change))),
+                false => Some((Err(axum::Error::new(Taken)), (Body::empty(), version, false))),
             }
-            seen = version;
         }
-        Poll::Ready(frame)
     });
     Body::new(StreamBody::new(frames))
 }

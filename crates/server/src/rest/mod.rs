@@ -221,7 +221,7 @@ async fn answer(
     }
     let is_large = large::is_announced(&head.headers);
     let bytes_max = body::bytes_max(kind, rest.node.settings.http_max_content_bytes);
-    let body = access::sent_by(body, &rest.node, &principal);
+    let body = access::sent_by(body, &rest.node, &principal, is_change);
     let body = RequestBody::new(body, &head.headers, bytes_max, Arc::clone(&rest.in_flight))?;
     let accept = head.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let call = Call {

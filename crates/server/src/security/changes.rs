@@ -1,6 +1,8 @@
 //! Users, roles and keys changed as they stand when that is written, by whom may still change them then; and what is never
 //! taken away: the role that may do everything, and the last user that may change others.
 
+use std::sync::Arc;
+
 use plimsoll_index::Error;
 use serde_json::{Map, Value};
 
@@ -9,10 +11,12 @@ use super::faults::Fault;
 use super::keys::{Credential, DRAWN_BYTES, Invalidated, Key, KeySpec, KeysError, Which};
 use super::passwords::{SALT_BYTES, Unproven, check_hash};
 use super::principal::{Principal, Via};
+use super::privileges::ClusterPrivileges;
 use super::role::{Role, SUPERUSER, check_name};
 use super::store::{ATTEMPTS_MAX, Changes, KEYS, ROLES, Seen, USERS, others_change};
 use super::user::{DEFAULT, User, UserSpec, check_password, kept_name};
 use super::{Refused, Security};
+use crate::auth::Set;
 
 /// The most users, and the most roles.
 const OBJECTS_MAX: usize = 1000;
@@ -67,7 +71,7 @@ impl Security {
     /// Where it cannot be found out now.
     pub async fn fits(&self, hash: &str, password: &[u8]) -> Result<bool, ChangeError> {
         // Under a name that nobody has, so that what is remembered of others stays.
-        Ok(self.passwords.prove("", &[hash.to_owned()], password).await?)
+        Ok(self.passwords.prove("", &[hash.to_owned()], password).await?.is_some())
     }
 
     /// Gives `default` another password on this node, where the metadata has none for it; an empty one: none. False
@@ -82,6 +86,55 @@ impl Security {
             check_left(had, directory.has_administrator(false))?;
         }
         Ok(self.own_password.set(password))
+    }
+
+    /// The password of `default` on this node, to be held against another later.
+    #[must_use]
+    pub fn own_password(&self) -> Set {
+        self.own_password.now()
+    }
+
+    /// Says whether a password was set since `before`. Whoever set it has to be there still, by what the whole cluster
+    /// knows by then, and somebody who may change users: otherwise the one before is put back.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn settle_own_password(
+        &self,
+        before: &Set,
+        by: &Principal,
+    ) -> Result<bool, ChangeError> {
+        let set = self.own_password.now();
+        if set.number == before.number {
+            return Ok(false);
+        }
+        let settled = self.may_stay(by).await;
+        if settled.is_err() {
+            self.own_password.put_back(before, &set);
+        }
+        settled.map(|()| true)
+    }
+
+    /// Whom somebody is who has set it, and so has shown it; none where its own password is another.
+    #[must_use]
+    pub fn by_own_password(&self, by: &Principal) -> Option<Arc<Principal>> {
+        let directory = self.directory();
+        match by.via {
+            Via::Settings(_) | Via::Anonymous => self.of_settings(&directory, &by.name),
+            Via::Password(_) | Via::ApiKey(..) => None,
+        }
+    }
+
+    async fn may_stay(&self, by: &Principal) -> Result<(), ChangeError> {
+        let opens = self.options.enabled && !self.own_password.is_required();
+        if opens || by.is_kept() {
+            self.hear().await?;
+        }
+        let directory = self.directory();
+        if by.is_kept() && *self.proven_in(&directory, by)? != *by {
+            return Err(ChangeError::OtherRights);
+        }
+        check_left(opens, directory.has_administrator(self.default_has_way(&directory)))
     }
 
     /// To change users, roles and keys in the name of whoever asks.
@@ -127,7 +180,7 @@ impl Changing<'_> {
             if matches!(by.via, Via::ApiKey(..)) {
                 seen.push((KEYS, keys));
             }
-            let again = self.security.again_in(directory, by)?;
+            let again = self.security.proven_in(directory, by)?;
             if *again != *by {
                 return Err(ChangeError::OtherRights);
             }
@@ -136,26 +189,48 @@ impl Changing<'_> {
     }
 
     /// Writes what `plan` makes of everybody there is, as that stands when it is written; none: nothing is to be
-    /// written. What is handed back is the plan's to say.
+    /// written. What is handed back is the plan's to say. That nothing has to be written, or may be, is said only when
+    /// this node has heard what the others know.
     async fn write<T>(
         &self,
         kind: &'static str,
         plan: impl Fn(&Directory) -> Result<(Option<Changes>, T), ChangeError>,
     ) -> Result<T, ChangeError> {
-        let _changing = self.security.changing.lock().await;
+        let security = self.security;
+        let mut has_heard = self.by.is_none();
+        let mut turn = None;
         for _ in 0..ATTEMPTS_MAX {
-            let directory = self.security.directory();
-            let seen = self.look(&directory)?;
-            let (changes, outcome) = plan(&directory)?;
-            let is_done = match changes {
-                Some(changes) => self.security.store.put(kind, changes, seen).await?,
-                None => true,
-            };
-            if is_done {
-                return Ok(outcome);
+            let directory = security.directory();
+            let planned = self.look(&directory).and_then(|seen| Ok((seen, plan(&directory)?)));
+            match planned {
+                Ok((seen, (Some(changes), outcome))) => {
+                    if security.store.put(kind, changes, seen).await? {
+                        return Ok(outcome);
+                    }
+                    // Others were faster: from here on one after the other.
+                    has_heard = true;
+                    if turn.is_none() {
+                        turn = Some(security.changing.lock().await);
+                    }
+                }
+                said if has_heard => return said.map(|(_, (_, outcome))| outcome),
+                _ => {
+                    security.hear().await?;
+                    has_heard = true;
+                }
             }
         }
         Err(others_change().into())
+    }
+
+    /// The hash of a new password. Who may change its own alone waits for others like it.
+    async fn hash(&self, password: String) -> Result<String, ChangeError> {
+        let may_others = |by: &Principal| by.may_on_cluster(ClusterPrivileges::SECURITY);
+        if self.by.is_none_or(may_others) {
+            return self.security.hash(password).await;
+        }
+        let salt = self.security.draw_salt()?;
+        Ok(self.security.passwords.hash_own(password, salt).await?)
     }
 
     /// Puts a user, or changes one: says whether it is new. Not the first user, which Elasticsearch keeps apart too.
@@ -173,7 +248,7 @@ impl Changing<'_> {
             check_hash(hash)?;
         }
         let hash = match spec.password.take() {
-            Some(password) => Some(self.security.hash(password).await?),
+            Some(password) => Some(self.hash(password).await?),
             None => None,
         };
         self.change_user(kept, |before| {
@@ -189,7 +264,7 @@ impl Changing<'_> {
     /// See [`ChangeError`]; false where there is no such user.
     pub async fn set_password(&self, name: &str, password: String) -> Result<bool, ChangeError> {
         check_password(&password)?;
-        let hash = self.security.hash(password).await?;
+        let hash = self.hash(password).await?;
         self.change_there(name, |user| user.passwords = vec![hash.clone()]).await
     }
 
@@ -350,6 +425,10 @@ impl Changing<'_> {
             Some(Via::ApiKey(id, _)) => Some(&**id),
             _ => None,
         };
+        if self.by.is_some() {
+            // Which there are is to be known first.
+            self.security.hear().await?;
+        }
         let look = || self.look(&self.security.directory());
         self.security.keys.invalidate(which, own, look).await
     }

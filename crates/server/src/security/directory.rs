@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::acl::Acl;
 use super::keys::Key;
+use super::passwords::mark;
 use super::principal::{OnRows, Principal, Via};
 use super::privileges::ClusterPrivileges;
 use super::role::{Rights, Role, SUPERUSER};
@@ -20,12 +21,32 @@ pub struct Directory {
     roles: BTreeMap<String, Role>,
     keys: HashMap<String, Key>,
     /// By the names that are given, of those who may log in.
-    principals: HashMap<String, Arc<Principal>>,
+    principals: HashMap<String, Named>,
     of_keys: HashMap<String, Arc<Principal>>,
-    /// The first user by either name, for those who did not prove a password of the metadata.
+    /// The first user by either name, for those who did not prove anything.
     firsts: Vec<Arc<Principal>>,
     /// The changes of users, roles and keys that it was read at.
     pub changes: [u64; 3],
+}
+
+/// A user that may log in.
+#[derive(Clone, Debug)]
+struct Named {
+    /// Whatever its password.
+    any: Arc<Principal>,
+    /// By the mark of each password.
+    by_password: Vec<(u64, Arc<Principal>)>,
+}
+
+impl Named {
+    fn new(principal: Principal, passwords: &[String]) -> Self {
+        let by_mark = |hash: &String| {
+            let mark = mark(hash);
+            (mark, Arc::new(Principal { via: Via::Password(Some(mark)), ..principal.clone() }))
+        };
+        let by_password = passwords.iter().map(by_mark).collect();
+        Self { any: Arc::new(principal), by_password }
+    }
 }
 
 impl Directory {
@@ -67,15 +88,15 @@ impl Directory {
             let principal = self.principal(user);
             if user.name == DEFAULT {
                 let elastic = Principal { name: ELASTIC.to_owned(), ..principal.clone() };
-                for via in [Via::Anonymous, Via::Settings] {
-                    for named in [&principal, &elastic] {
-                        let first = Principal { via: via.clone(), ..named.clone() };
-                        self.firsts.push(Arc::new(first));
-                    }
+                for named in [&principal, &elastic] {
+                    let first = Principal { via: Via::Anonymous, ..named.clone() };
+                    self.firsts.push(Arc::new(first));
                 }
-                self.principals.insert(ELASTIC.to_owned(), Arc::new(elastic));
+                let elastic = Named::new(elastic, &user.passwords);
+                self.principals.insert(ELASTIC.to_owned(), elastic);
             }
-            self.principals.insert(user.name.clone(), Arc::new(principal));
+            let named = Named::new(principal, &user.passwords);
+            self.principals.insert(user.name.clone(), named);
         }
         let of_keys = self
             .keys
@@ -100,7 +121,7 @@ impl Directory {
             may_all: rights.are_all(),
             rights,
             on_rows,
-            via: Via::Password,
+            via: Via::Password(None),
             user_id: user.id.clone(),
         }
     }
@@ -108,7 +129,7 @@ impl Directory {
     /// None for a key of a follower, and for one whose user is not there or may not log in.
     fn principal_of_key(&self, key: &Key) -> Option<Principal> {
         let owner = key.owner.as_ref()?;
-        self.principals.get(&owner.user).filter(|user| user.user_id == owner.user_id)?;
+        self.named(&owner.user).filter(|user| user.user_id == owner.user_id)?;
         let read = |roles: &serde_json::Map<String, Value>| {
             let roles: Option<Vec<Role>> = roles.values().map(|it| Role::parse(it).ok()).collect();
             roles.map(|roles| Rights::of(roles.iter()))
@@ -152,14 +173,21 @@ impl Directory {
     /// Who has this name, where it may log in.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&Arc<Principal>> {
-        self.principals.get(name)
+        self.principals.get(name).map(|named| &named.any)
     }
 
-    /// The first user under one of its names, as it comes without a password of the metadata; none where it may
-    /// not log in.
+    /// The same by the password with this mark; by none where it has no such password.
     #[must_use]
-    pub fn first(&self, name: &str, via: &Via) -> Option<&Arc<Principal>> {
-        self.firsts.iter().find(|first| first.name == name && first.via == *via)
+    pub fn named_by(&self, name: &str, mark: Option<u64>) -> Option<&Arc<Principal>> {
+        let named = self.principals.get(name)?;
+        let by_it = named.by_password.iter().find(|(it, _)| Some(*it) == mark);
+        Some(by_it.map_or(&named.any, |(_, principal)| principal))
+    }
+
+    /// The first user under one of its names, as it comes without a password; none where it may not log in.
+    #[must_use]
+    pub fn first(&self, name: &str) -> Option<&Arc<Principal>> {
+        self.firsts.iter().find(|first| first.name == name)
     }
 
     /// Who comes by the key of this id. Whether the key holds, and was shown with its secret, is not looked at.
@@ -197,7 +225,7 @@ impl Directory {
         self.users.values().any(|user| {
             let has_way = !user.passwords.is_empty() || (user.name == DEFAULT && default_has_way);
             let may = |it: &Arc<Principal>| it.may_on_cluster(ClusterPrivileges::SECURITY);
-            has_way && self.principals.get(&user.name).is_some_and(may)
+            has_way && self.named(&user.name).is_some_and(may)
         })
     }
 

@@ -50,7 +50,7 @@ use crate::auth::Password;
 use audit::Audit;
 use directory::Directory;
 use keys::{Credential, Keys};
-use passwords::{Passwords, Unproven};
+use passwords::{Passwords, Unproven, mark};
 use principal::{Principal, Via};
 use store::{KEYS, ROLES, Store, USERS};
 use user::{DEFAULT, kept_name};
@@ -199,11 +199,8 @@ impl Security {
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         let directory = self.directory();
-        let is_first = || {
-            [Via::Settings, Via::Anonymous].iter().any(|via| directory.first(name, via).is_some())
-        };
         let is_key = || directory.of_key(name).is_some() && self.keys.known(name).is_ok();
-        directory.named(name).is_some() || is_first() || is_key()
+        directory.named(name).is_some() || is_key()
     }
 
     /// Who somebody is that says nothing of itself; none where everybody has to.
@@ -214,12 +211,21 @@ impl Security {
     }
 
     fn anonymous_in<'a>(&self, directory: &'a Directory, name: &str) -> Option<&'a Arc<Principal>> {
-        directory.first(name, &Via::Anonymous).filter(|_| self.takes_anybody(directory))
+        directory.first(name).filter(|_| self.takes_anybody(directory))
     }
 
     fn takes_anybody(&self, directory: &Directory) -> bool {
         let has_password = directory.user(DEFAULT).is_some_and(|it| !it.passwords.is_empty());
         !self.options.enabled && !has_password && !self.own_password.is_required()
+    }
+
+    /// The first user by what the settings say: by their password where they have one, else by none.
+    fn of_settings(&self, directory: &Directory, name: &str) -> Option<Arc<Principal>> {
+        let number = self.own_password.number();
+        match self.own_password.is_required() {
+            true => by_settings(directory, name, Some(number)),
+            false => self.anonymous_in(directory, name).cloned(),
+        }
     }
 
     /// Whether nobody has to say who it is.
@@ -244,19 +250,17 @@ impl Security {
         let kept = kept_name(name);
         let hashes = directory.user(kept).map(|user| user.passwords.clone()).unwrap_or_default();
         if kept == DEFAULT && hashes.is_empty() {
-            let via = match self.own_password.is_required() {
-                true if self.own_password.is(password) => Via::Settings,
-                false if self.takes_anybody(&directory) => Via::Anonymous,
-                _ => return Err(Refused::Unknown),
-            };
-            return directory.first(name, &via).cloned().ok_or(Refused::Unknown);
+            // Whom it would be first: a password that is set meanwhile has another number.
+            let found = self.of_settings(&directory, name);
+            let is_right = !self.own_password.is_required() || self.own_password.is(password);
+            return found.filter(|_| is_right).ok_or(Refused::Unknown);
         }
         self.check_heard()?;
-        let principal = directory.named(name);
         // Of somebody who may not log in no password is right.
-        let hashes = if principal.is_some() { hashes } else { Vec::new() };
-        let is_right = self.passwords.prove(kept, &hashes, password).await?;
-        principal.filter(|_| is_right).cloned().ok_or(Refused::Unknown)
+        let hashes = if directory.named(name).is_some() { hashes } else { Vec::new() };
+        let right = self.passwords.prove(kept, &hashes, password).await?;
+        let right = right.and_then(|place| hashes.get(place)).ok_or(Refused::Unknown)?;
+        directory.named_by(name, Some(mark(right))).cloned().ok_or(Refused::Unknown)
     }
 
     /// Who comes by an API key.
@@ -273,7 +277,7 @@ impl Security {
             .ok_or(Refused::Unknown)
     }
 
-    /// The same somebody as everybody is now.
+    /// The same somebody as everybody is now; by no password where the one that it came by holds no longer.
     ///
     /// # Errors
     /// Where it is not there any more or may not log in.
@@ -287,38 +291,57 @@ impl Security {
         principal: &Principal,
     ) -> Result<Arc<Principal>, Refused> {
         let again = match &principal.via {
-            Via::Anonymous => self.anonymous_in(directory, &principal.name),
-            Via::Settings => {
+            Via::Anonymous => self.anonymous_in(directory, &principal.name).cloned(),
+            Via::Settings(number) => {
                 let has_kept = directory.user(DEFAULT).is_some_and(|it| !it.passwords.is_empty());
                 let holds = !has_kept && self.own_password.is_required();
-                directory.first(&principal.name, &Via::Settings).filter(|_| holds)
+                let number = number.filter(|it| *it == self.own_password.number());
+                by_settings(directory, &principal.name, number).filter(|_| holds)
             }
-            Via::Password => {
+            Via::Password(mark) => {
                 self.check_heard()?;
-                let again = directory.named(&principal.name);
-                again.filter(|it| it.user_id == principal.user_id)
+                let again = directory.named_by(&principal.name, *mark);
+                again.filter(|it| it.user_id == principal.user_id).cloned()
             }
             Via::ApiKey(id, _) => {
                 self.check_heard()?;
                 let now_ms = self.keys.now_ms();
                 let again = directory.of_key(id).filter(|(key, _)| key.ended_ms(now_ms).is_none());
-                again.map(|(_, again)| again)
+                again.map(|(_, again)| Arc::clone(again))
             }
         };
-        again.cloned().ok_or(Refused::Unknown)
+        again.ok_or(Refused::Unknown)
+    }
+
+    /// The same, where what it came by holds still.
+    fn proven_in(
+        &self,
+        directory: &Directory,
+        principal: &Principal,
+    ) -> Result<Arc<Principal>, Refused> {
+        let again = self.again_in(directory, principal)?;
+        match again.via {
+            Via::Settings(None) | Via::Password(None) => Err(Refused::Unknown),
+            _ => Ok(again),
+        }
     }
 
     /// The same somebody as everybody is when this is asked, for what operators do: a node that stood still would take it
-    /// from somebody who is gone. Of those that the metadata has nothing of, what this node knows holds.
+    /// from somebody who is gone, or by a password that holds no longer. Of those that the metadata has nothing of, what
+    /// this node knows holds.
     ///
     /// # Errors
     /// Where it is not there any more or may not log in, or that cannot be found out now.
     pub async fn confirm(&self, principal: &Principal) -> Result<Arc<Principal>, Refused> {
-        let is_kept = matches!(principal.via, Via::Password | Via::ApiKey(..));
-        if is_kept && !self.store.hear().await {
-            return Err(Refused::Unheard);
+        if principal.is_kept() {
+            self.hear().await?;
         }
-        self.again(principal)
+        self.proven_in(&self.directory(), principal)
+    }
+
+    /// Waits until all is known here that was acknowledged before this call.
+    async fn hear(&self) -> Result<(), Refused> {
+        if self.store.hear().await { Ok(()) } else { Err(Refused::Unheard) }
     }
 
     /// # Errors
@@ -327,4 +350,10 @@ impl Security {
         let is_heard = self.store.unheard() <= self.options.unheard_max;
         if is_heard { Ok(()) } else { Err(Refused::Unheard) }
     }
+}
+
+/// The first user by the password of the settings that has this number.
+fn by_settings(directory: &Directory, name: &str, number: Option<u64>) -> Option<Arc<Principal>> {
+    let first = directory.first(name)?;
+    Some(Arc::new(Principal { via: Via::Settings(number), ..(**first).clone() }))
 }

@@ -18,8 +18,9 @@ use parking_lot::Mutex;
 use plimsoll_base::Tasks;
 use plimsoll_memory::breakers::is_parent_full;
 use plimsoll_memory::carry;
+use ring::digest::{SHA256, digest};
 use ring::hmac;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
 use super::faults::Fault;
@@ -38,6 +39,8 @@ pub const SALT_BYTES: usize = 16;
 const HASH_BYTES_MAX: usize = 256;
 /// Who waits for a proof, at the most.
 const WAITING_MAX: usize = 256;
+/// Who waits to change its own password, at the most.
+const OWN_WAITING_MAX: usize = 64;
 /// Names whose proven passwords are remembered, at the most.
 const PROVEN_MAX: usize = 10_000;
 
@@ -56,6 +59,9 @@ pub enum Unproven {
 pub struct Passwords {
     turns: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
+    /// Those who change their own password: who waits, and who stands in the queue.
+    own_waiting: Arc<AtomicUsize>,
+    own: AsyncMutex<()>,
     tasks: Tasks,
     key: hmac::Key,
     /// By name: what a proven password and the hash that it fits come to.
@@ -83,6 +89,13 @@ pub fn hash(password: &str, salt: &[u8; SALT_BYTES]) -> Result<String, Fault> {
     let hash = argon2().hash_password_with_salt(password.as_bytes(), salt);
     hash.map(|hash| hash.to_string())
         .map_err(|error| Fault(format!("a password is not hashed: {error}")))
+}
+
+/// Which password a hash is of, without being one: it tells apart those that a user has had.
+#[must_use]
+pub fn mark(hash: &str) -> u64 {
+    let digest = digest(&SHA256, hash.as_bytes());
+    digest.as_ref().iter().take(8).fold(0, |mark, byte| mark << 8 | u64::from(*byte))
 }
 
 /// Checks a hash that was made elsewhere.
@@ -119,6 +132,8 @@ impl Passwords {
         Ok(Self {
             turns: Arc::new(Semaphore::new((processors / 2).max(1))),
             waiting: Arc::default(),
+            own_waiting: Arc::default(),
+            own: AsyncMutex::default(),
             tasks,
             key: hmac::Key::new(hmac::HMAC_SHA256, drawn),
             proven: Mutex::default(),
@@ -135,19 +150,18 @@ impl Passwords {
         context.sign()
     }
 
-    /// Whether the password was proven before to fit one of a user's hashes.
+    /// Which of a user's hashes the password was proven before to fit.
     #[must_use]
-    pub fn is_proven(&self, name: &str, hashes: &[String], password: &[u8]) -> bool {
-        let proven = self.proven.lock().get(name).copied();
-        let Some(proven) = proven else { return false };
+    pub fn proven(&self, name: &str, hashes: &[String], password: &[u8]) -> Option<usize> {
+        let proven = self.proven.lock().get(name).copied()?;
         let is_it = |hash: &String| {
             let tag = self.tag(name, hash, password);
             bool::from(subtle::ConstantTimeEq::ct_eq(tag.as_ref(), proven.as_ref()))
         };
-        hashes.iter().any(is_it)
+        hashes.iter().position(is_it)
     }
 
-    /// Whether the password fits one of these hashes; where there are none, none fits, which is said as late.
+    /// Which of these hashes the password fits; where there are none, none does, which is said as late.
     ///
     /// # Errors
     /// Where it cannot be found out now.
@@ -156,34 +170,52 @@ impl Passwords {
         name: &str,
         hashes: &[String],
         password: &[u8],
-    ) -> Result<bool, Unproven> {
-        if self.is_proven(name, hashes, password) {
-            return Ok(true);
+    ) -> Result<Option<usize>, Unproven> {
+        if let Some(place) = self.proven(name, hashes, password) {
+            return Ok(Some(place));
         }
         // So long is nobody's; how long it is was no secret of ours.
         if password.len() > PASSWORD_BYTES_MAX {
-            return Ok(false);
+            return Ok(None);
         }
         let known = hashes.to_vec();
         let asked = if known.is_empty() { vec![self.decoy.clone()] } else { known };
         let offered = Zeroizing::new(password.to_vec());
         let turn = self.turn().await?;
         // Of many connections of one user the first proves it for all.
-        if self.is_proven(name, hashes, password) {
-            return Ok(true);
+        if let Some(place) = self.proven(name, hashes, password) {
+            return Ok(Some(place));
         }
         let fitting = self.run(turn, move || {
-            let fits = |hash: &&String| argon2().verify_password(&offered, hash.as_str()).is_ok();
-            asked.iter().find(fits).cloned()
+            let fits = |hash: &String| argon2().verify_password(&offered, hash.as_str()).is_ok();
+            asked.iter().position(fits)
         });
-        let Some(fitting) = fitting.await?.filter(|_| !hashes.is_empty()) else { return Ok(false) };
-        let tag = self.tag(name, &fitting, password);
+        let Some((place, fitting)) = fitting.await?.and_then(|it| Some((it, hashes.get(it)?)))
+        else {
+            return Ok(None);
+        };
+        let tag = self.tag(name, fitting, password);
         let mut proven = self.proven.lock();
         if proven.len() >= PROVEN_MAX && !proven.contains_key(name) {
             proven.clear();
         }
         proven.insert(name.to_owned(), tag);
-        Ok(true)
+        Ok(Some(place))
+    }
+
+    /// The same for whoever may change nothing but its own password. One of those at a time stands in the queue of who
+    /// logs in: they would fill it.
+    ///
+    /// # Errors
+    /// Where it cannot be computed now.
+    pub async fn hash_own(
+        &self,
+        password: String,
+        salt: [u8; SALT_BYTES],
+    ) -> Result<String, Unproven> {
+        let _place = Place::take(&self.own_waiting, OWN_WAITING_MAX)?;
+        let _own = self.own.lock().await;
+        self.hash(password, salt).await
     }
 
     /// The hash of a new password.
@@ -214,7 +246,7 @@ impl Passwords {
     }
 
     async fn turn(&self) -> Result<Turn, Unproven> {
-        let place = Place::take(&self.waiting)?;
+        let place = Place::take(&self.waiting, WAITING_MAX)?;
         let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| Unproven::Queue)?;
         if is_parent_full() {
             Err(Unproven::Memory)
@@ -234,10 +266,10 @@ struct Turn {
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
-    fn take(waiting: &Arc<AtomicUsize>) -> Result<Self, Unproven> {
+    fn take(waiting: &Arc<AtomicUsize>, max: usize) -> Result<Self, Unproven> {
         let taken = waiting.fetch_add(1, Relaxed);
         let place = Self(Arc::clone(waiting));
-        if taken < WAITING_MAX { Ok(place) } else { Err(Unproven::Queue) }
+        if taken < max { Ok(place) } else { Err(Unproven::Queue) }
     }
 }
 
@@ -258,30 +290,41 @@ mod tests {
         assert!(kept.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{kept}");
         assert!(check_hash(&kept).is_ok() && !kept.contains("secret"));
         let hashes = vec![kept];
-        assert!(!passwords.is_proven("bob", &hashes, b"secret"));
-        assert!(!passwords.prove("bob", &hashes, b"wrong!").await.unwrap());
-        assert!(passwords.prove("bob", &hashes, b"secret").await.unwrap());
-        assert!(passwords.is_proven("bob", &hashes, b"secret"));
-        assert!(!passwords.is_proven("bob", &hashes, b"secrets"));
-        assert!(!passwords.is_proven("eve", &hashes, b"secret"));
+        assert_eq!(passwords.proven("bob", &hashes, b"secret"), None);
+        assert_eq!(passwords.prove("bob", &hashes, b"wrong!").await, Ok(None));
+        assert_eq!(passwords.prove("bob", &hashes, b"secret").await, Ok(Some(0)));
+        assert_eq!(passwords.proven("bob", &hashes, b"secret"), Some(0));
+        assert_eq!(passwords.proven("bob", &hashes, b"secrets"), None);
+        assert_eq!(passwords.proven("eve", &hashes, b"secret"), None);
         // Another hash of it is another: it has to be proven anew.
         let other = vec![passwords.hash("secret".to_owned(), [2; SALT_BYTES]).await.unwrap()];
-        assert!(!passwords.is_proven("bob", &other, b"secret"));
+        assert_eq!(passwords.proven("bob", &other, b"secret"), None);
         let both = [hashes, other].concat();
-        assert!(passwords.prove("bob", &both, b"secret").await.unwrap());
+        assert_eq!(passwords.prove("bob", &both, b"secret").await, Ok(Some(0)));
         // Nobody has no password, not even an empty one.
-        assert!(!passwords.prove("nobody", &[], b"").await.unwrap());
-        assert!(!passwords.prove("nobody", &[], b"x").await.unwrap());
+        assert_eq!(passwords.prove("nobody", &[], b"").await, Ok(None));
+        assert_eq!(passwords.prove("nobody", &[], b"x").await, Ok(None));
     }
 
     #[tokio::test]
     async fn the_queue_has_an_end() {
         let passwords = Passwords::new(&[7; 32], 2, Tasks::of_the_machine()).unwrap();
-        let held: Vec<_> =
-            (0..WAITING_MAX).map(|_| Place::take(&passwords.waiting).unwrap()).collect();
+        let held: Vec<_> = (0..WAITING_MAX)
+            .map(|_| Place::take(&passwords.waiting, WAITING_MAX).unwrap())
+            .collect();
         assert_eq!(passwords.prove("bob", &[], b"x").await, Err(Unproven::Queue));
         drop(held);
-        assert_eq!(passwords.prove("bob", &[], b"x").await, Ok(false));
+        assert_eq!(passwords.prove("bob", &[], b"x").await, Ok(None));
+        // New passwords have an end of their own, which those who log in do not feel.
+        let held: Vec<_> = (0..OWN_WAITING_MAX)
+            .map(|_| Place::take(&passwords.own_waiting, OWN_WAITING_MAX).unwrap())
+            .collect();
+        let own = async || passwords.hash_own("x".to_owned(), [1; SALT_BYTES]).await;
+        assert_eq!(own().await, Err(Unproven::Queue));
+        assert_eq!(passwords.prove("bob", &[], b"x").await, Ok(None));
+        assert!(passwords.hash("x".to_owned(), [1; SALT_BYTES]).await.is_ok());
+        drop(held);
+        assert!(own().await.is_ok());
     }
 
     #[test]

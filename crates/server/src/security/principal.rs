@@ -13,10 +13,10 @@ use super::user::kept_name;
 pub enum Via {
     /// Nobody asked: the node takes everybody.
     Anonymous,
-    /// By the password of the settings.
-    Settings,
-    /// By a password that the metadata has.
-    Password,
+    /// By the password of the settings: the how manieth; none where that was changed since.
+    Settings(Option<u64>),
+    /// By a password that the metadata has: its mark (`passwords::mark`); none where that was taken away since.
+    Password(Option<u64>),
     /// By an API key: its id and its name.
     ApiKey(String, String),
 }
@@ -61,7 +61,7 @@ impl Principal {
             may_all: rights.are_all(),
             rights,
             on_rows: OnRows::Roles,
-            via: Via::Password,
+            via: Via::Password(None),
             user_id: String::new(),
         }
     }
@@ -84,6 +84,12 @@ impl Principal {
     #[must_use]
     pub fn may_on_all(&self, pattern: &str, wanted: IndexPrivileges) -> bool {
         self.may_all || self.rights.on_pattern(pattern).has(wanted)
+    }
+
+    /// Whether the metadata has what it came by.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        matches!(self.via, Via::Password(_) | Via::ApiKey(..))
     }
 
     /// As the owner of what it leaves here between two requests: a key is not its user, and another user of that

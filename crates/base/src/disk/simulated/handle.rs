@@ -111,7 +111,7 @@ impl Handle {
     pub(in crate::disk) fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut held = self.state()?;
         let state = &mut *held;
-        if state.does_sync_fail() {
+        if state.does_sync_fail(dir) {
             return Err(io::Error::other("the disk fails"));
         }
         if !state.dirs.contains(dir) {

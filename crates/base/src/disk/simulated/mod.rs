@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 pub(super) use handle::{Handle, OpenFile};
 
-use state::SimulatedFiles;
+use state::{SimulatedFiles, SyncFault};
 
 use crate::random::Random;
 
@@ -78,7 +78,13 @@ impl SimulatedDisk {
 
     /// From now on one sync in so many fails, drawn by chance; none does where there is no number.
     pub fn fail_syncs(&self, one_in: Option<u64>) {
-        self.0.lock().syncs_fail = one_in;
+        self.0.lock().syncs_fail = one_in.map(|one_in| SyncFault { one_in, spared: None });
+    }
+
+    /// From now on every sync fails but of what lies in folders of this name.
+    pub fn fail_syncs_but_in(&self, spared: &str) {
+        let spared = Some(spared.to_owned());
+        self.0.lock().syncs_fail = Some(SyncFault { one_in: 1, spared });
     }
 
     /// Turns one bit of a file, where there is one of that name that holds anything; says whether there was.

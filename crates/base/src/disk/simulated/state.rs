@@ -21,11 +21,24 @@ pub(super) struct SimulatedFiles {
     /// The process whose handles are good.
     pub(super) process: u64,
     pub(super) bytes_max: u64,
-    /// One sync in so many fails.
-    pub(super) syncs_fail: Option<u64>,
+    /// Which syncs fail.
+    pub(super) syncs_fail: Option<SyncFault>,
     /// After so many calls that change something the power goes.
     pub(super) calls_left: Option<u64>,
     pub(super) chance: Stream,
+}
+
+/// One sync in so many fails, but of what lies in folders of a name.
+pub(super) struct SyncFault {
+    pub(super) one_in: u64,
+    pub(super) spared: Option<String>,
+}
+
+impl SyncFault {
+    fn spares(&self, path: &Path) -> bool {
+        let is_it = |name: &String| path.iter().any(|part| part == name.as_str());
+        self.spared.as_ref().is_some_and(is_it)
+    }
 }
 
 /// What became of a folder.
@@ -201,14 +214,24 @@ impl SimulatedFiles {
         if fits < bytes.len() { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
-    /// Whether the sync that is asked for now fails.
-    pub(super) fn does_sync_fail(&mut self) -> bool {
-        self.syncs_fail.is_some_and(|one_in| self.chance.once_in(one_in))
+    /// Whether the sync of a file or a folder that is asked for now fails.
+    pub(super) fn does_sync_fail(&mut self, path: &Path) -> bool {
+        let fault = self.syncs_fail.as_ref().filter(|fault| !fault.spares(path));
+        fault.is_some_and(|fault| self.chance.once_in(fault.one_in))
+    }
+
+    /// The name of a file; none where nothing names it any more.
+    fn name_of(&self, file: u64) -> &Path {
+        let named = self.names.iter().find(|(_, it)| **it == file);
+        named.map_or(Path::new(""), |(name, _)| name)
     }
 
     /// Makes what a file holds durable.
     pub(super) fn sync(&mut self, file: u64) -> io::Result<()> {
-        let do_fail = self.does_sync_fail();
+        let do_fail = self.syncs_fail.is_some() && {
+            let name = self.name_of(file).to_owned();
+            self.does_sync_fail(&name)
+        };
         let content = self.content(file)?;
         if do_fail {
             content.is_forgotten = true;

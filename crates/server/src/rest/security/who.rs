@@ -29,8 +29,8 @@ pub async fn authenticate(call: Call) -> Result<Answer, Error> {
     let mut answer = shown(&user.unwrap_or_else(|| User::new(&principal.name)));
     let (realm, kind, way) = match &principal.via {
         Via::Anonymous => ("__anonymous", "__anonymous", "anonymous"),
-        Via::Settings => ("reserved", "reserved", "realm"),
-        Via::Password => ("default_native", "native", "realm"),
+        Via::Settings(_) => ("reserved", "reserved", "realm"),
+        Via::Password(_) => ("default_native", "native", "realm"),
         Via::ApiKey(..) => ("_es_api_key", "_es_api_key", "api_key"),
     };
     answer["roles"] = json!(principal.roles);
