@@ -12,6 +12,7 @@ import elasticsearch8
 import pytest
 import redis
 import requests
+import resp
 from cluster_processes import await_true
 from conftest import Node
 
@@ -666,7 +667,7 @@ def test_what_a_second_attacker_found_is_closed(node, admin, by, filled):
                 admin("PUT", "/_security/role/shipper", role(("elsewhere", "write")))
             sock.sendall(chunk.replace(change.encode(), b"l" * len(change)))
             answer = sock.recv(65536)
-        assert answer.startswith(b"HTTP/1.1 4") and b"rights" in answer, answer
+        assert answer.startswith(b"HTTP/1.1 403") and b"rights" in answer, answer
         admin("GET", f"/shipped/_doc/{'l' * len(change)}", status=404)
 
     # Who lowers its rights by a header that is not heeded here is told so.
@@ -773,3 +774,63 @@ def test_passwords_are_not_hashed_for_those_who_have_gone(node, filled):
     assert threads < 150, threads
     address = f"http://127.0.0.1:{node.http}/"
     await_true("the address may log in", lambda: requests.get(address, auth=ADMIN).status_code == 200, 60)
+
+
+def test_a_password_that_was_changed_ends_what_it_began(node, admin, filled):
+    """A body that is under way, and what operators do over an open connection."""
+    admin("PUT", "/_security/user/sluggish", {"password": "the first one", "roles": ["superuser"]})
+    body = json.dumps({"password": "thief's own", "roles": ["superuser"]}).encode()
+    login = base64.b64encode(b"sluggish:the first one").decode()
+    head = f"PUT /_security/user/thief HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {login}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    listed = ("CONFIG", "SET", "hash-max-listpack-entries")
+    with resp.Connection(node.port, 30) as opened:
+        assert opened.ask("AUTH", "sluggish", "the first one") == b"+OK\r\n"
+        assert opened.ask(*listed, "127") == b"+OK\r\n"
+        with socket.create_connection(("127.0.0.1", node.http), timeout=30) as sock:
+            sock.sendall(head.encode() + body[:5])
+            time.sleep(0.2)
+            admin("PUT", "/_security/user/sluggish/_password", {"password": "another one"})
+            sock.sendall(body[5:])
+            answer = sock.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 403") and b"rights" in answer, answer
+        # Rows go on; who may do more has to show the new one first.
+        assert opened.ask("SET", "a", "b") == b"+OK\r\n"
+        assert opened.ask(*listed, "128").startswith(b"-NOAUTH")
+        assert opened.ask("ACL", "SETUSER", "thief", "on").startswith(b"-NOAUTH")
+        assert opened.ask("AUTH", "sluggish", "another one") == b"+OK\r\n"
+        assert opened.ask(*listed, "128") == b"+OK\r\n"
+    admin("GET", "/_security/user/thief", status=404)
+
+
+def test_who_sets_the_password_of_the_settings_goes_on(tmp_path):
+    node = Node(tmp_path / "a").start()
+    with resp.Connection(node.port) as opened:
+        for password in ("one", "two", ""):
+            assert opened.ask("CONFIG", "SET", "requirepass", password) == b"+OK\r\n"
+            assert opened.ask("CONFIG", "SET", "hash-max-listpack-entries", "127") == b"+OK\r\n"
+            assert opened.ask("MULTI") == b"+OK\r\n"
+            for command in (("SET", "a", password), ("CONFIG", "SET", "requirepass", password), ("GET", "a")):
+                assert opened.ask(*command) == b"+QUEUED\r\n"
+            assert opened.ask("EXEC").count(b"+OK\r\n") == 2
+            with resp.Connection(node.port) as other:
+                assert other.ask("GET", "a").startswith(b"-NOAUTH" if password else b"$0")
+    assert node.terminate() == 0
+
+
+def test_guesses_over_an_open_connection_count(node, admin, filled):
+    """Whoever has logged in guesses its own password no faster than a stranger."""
+    admin("PUT", "/_security/user/guesser", {"password": "guesser secret", "roles": []})
+    # From an address of its own: it is slowed.
+    with (
+        socket.create_connection(("127.0.0.1", node.port), timeout=30, source_address=("127.0.0.9", 0)) as sock,
+        sock.makefile("rb") as answers,
+    ):
+        sock.sendall(resp.encode("AUTH", "guesser", "guesser secret"))
+        assert answers.readline() == b"+OK\r\n"
+        began, wrong = time.monotonic(), 0
+        while time.monotonic() < began + 4:
+            sock.sendall(resp.encode("AUTH", "guesser", "wrong"))
+            assert answers.readline().startswith(b"-WRONGPASS")
+            wrong += 1
+    assert 11 <= wrong <= 12 + (time.monotonic() - began), wrong

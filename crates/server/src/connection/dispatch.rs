@@ -356,7 +356,10 @@ impl Connection {
     /// still since that was found out.
     async fn configure(&mut self, argv: &Argv) -> Result<Reply, ErrorReply> {
         let shared = Arc::clone(&self.state.shared);
-        let before = shared.security.own_password();
+        if !is_of_operator(Own::Config, argv) {
+            return handlers::run(&mut self.state, Own::Config, argv);
+        }
+        let (before, _alone) = shared.security.own_password_alone().await;
         let reply = handlers::run(&mut self.state, Own::Config, argv)?;
         let by = Arc::clone(self.state.known()?);
         let settled = shared.security.settle_own_password(&before, &by).await;

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 use plimsoll_index::Error;
 use serde_json::json;
 
+use super::body::Taken;
 use super::peer::Peer;
 use crate::node::Shared;
 use crate::security::audit::What;
@@ -131,11 +132,6 @@ pub async fn check(
         }
     }
 }
-
-/// Why a body ends before its end.
-#[derive(Debug, thiserror::Error)]
-#[error("the rights of whoever sends it were changed or taken away meanwhile")]
-struct Taken;
 
 /// The body of a request that somebody sends: it ends where who that is, or what it may do, is another by then. So
 /// nobody goes on with what it began for longer than its rights last. `is_change`: the request is what operators do,

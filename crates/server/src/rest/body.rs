@@ -330,9 +330,7 @@ impl RequestBody {
                 self.is_over = true;
                 return self.tail();
             };
-            let frame = frame.map_err(|error| {
-                Error::illegal_argument(format!("the body could not be read: {error}"))
-            })?;
+            let frame = frame.map_err(|error| unread(&error))?;
             let Ok(data) = frame.into_data() else { continue };
             if data.is_empty() {
                 continue;
@@ -422,6 +420,23 @@ fn too_large(bytes_max: usize) -> Error {
         "content_too_long_exception",
         format!("entity content is too long for the configured buffer limit [{bytes_max}]"),
     )
+}
+
+/// Why a body ends before its end.
+#[derive(Debug, thiserror::Error)]
+#[error("the rights of whoever sends the request were changed or taken away while it came")]
+pub struct Taken;
+
+/// A body that could not be read to its end.
+fn unread(error: &axum::Error) -> Error {
+    let mut cause = Some(error as &(dyn std::error::Error + 'static));
+    while let Some(error) = cause {
+        if error.is::<Taken>() {
+            return Error::forbidden("security_exception", error);
+        }
+        cause = error.source();
+    }
+    Error::illegal_argument(format!("the body could not be read: {error}"))
 }
 
 #[cfg(test)]

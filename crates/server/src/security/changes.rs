@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use plimsoll_index::Error;
 use serde_json::{Map, Value};
+use tokio::sync::RwLockWriteGuard;
 
 use super::directory::Directory;
 use super::faults::Fault;
@@ -88,10 +89,11 @@ impl Security {
         Ok(self.own_password.set(password))
     }
 
-    /// The password of `default` on this node, to be held against another later.
-    #[must_use]
-    pub fn own_password(&self) -> Set {
-        self.own_password.now()
+    /// The password of `default` on this node, to be held against another later; nobody else changes who there is until
+    /// the guard goes.
+    pub async fn own_password_alone(&self) -> (Set, RwLockWriteGuard<'_, ()>) {
+        let alone = self.changing.write().await;
+        (self.own_password.now(), alone)
     }
 
     /// Says whether a password was set since `before`. Whoever set it has to be there still, by what the whole cluster
@@ -198,6 +200,7 @@ impl Changing<'_> {
     ) -> Result<T, ChangeError> {
         let security = self.security;
         let mut has_heard = self.by.is_none();
+        let _changing = security.changing.read().await;
         let mut turn = None;
         for _ in 0..ATTEMPTS_MAX {
             let directory = security.directory();
@@ -210,7 +213,7 @@ impl Changing<'_> {
                     // Others were faster: from here on one after the other.
                     has_heard = true;
                     if turn.is_none() {
-                        turn = Some(security.changing.lock().await);
+                        turn = Some(security.again.lock().await);
                     }
                 }
                 said if has_heard => return said.map(|(_, (_, outcome))| outcome),

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use super::audit::Audit;
 use super::changes::ChangeError;
 use super::keys::{KeySpec, Owner, Which};
-use super::principal::Principal;
+use super::passwords::mark;
+use super::principal::{Principal, Via};
 use super::role::SUPERUSER;
 use super::store::in_memory::InMemory;
 use super::store::{Changes, KEYS, ROLES, Seen, Store, USERS};
@@ -128,9 +129,9 @@ impl World {
         put(&self.other, None, name, user).await.unwrap();
     }
 
-    /// Somebody as the node knows it, which stands still from then on.
+    /// Somebody as the node knows it by its password, which stands still from then on.
     fn known(&self, name: &str) -> Arc<Principal> {
-        let known = Arc::clone(self.node.directory().named(name).unwrap());
+        let known = self.node.directory().named_by(name, Some(mark("hash"))).cloned().unwrap();
         self.frozen.freeze();
         known
     }
@@ -248,4 +249,75 @@ async fn who_is_confirmed_is_there_now() {
     world.other.changing_itself().delete_user("eve").await.unwrap();
     assert!(world.node.again(&eve).is_ok(), "a node that stands still does not know");
     assert_eq!(world.node.confirm(&eve).await, Err(Refused::Unknown));
+}
+
+#[tokio::test]
+async fn a_password_that_was_changed_changes_nothing() {
+    let world = world();
+    world.put("ann", &[SUPERUSER]).await;
+    world.put("eve", &[SUPERUSER]).await;
+    let directory = world.node.directory();
+    let eve = directory.named_by("eve", Some(mark("hash"))).unwrap();
+    assert_eq!(eve.via, Via::Password(Some(mark("hash"))));
+    world.frozen.freeze();
+    let changed =
+        User { passwords: vec!["other".to_owned()], ..directory.user("eve").unwrap().clone() };
+    put(&world.other, None, "eve", changed).await.unwrap();
+    let made = put(&world.node, Some(eve), "mallory", superuser("mallory")).await;
+    assert!(matches!(made, Err(ChangeError::Refused(Refused::Unknown))), "{made:?}");
+    assert_eq!(world.node.confirm(eve).await, Err(Refused::Unknown));
+    // Who is connected stays, but as somebody who has shown nothing.
+    let again = world.node.again(eve).unwrap();
+    assert_eq!((&*again.name, &again.via), ("eve", &Via::Password(None)));
+    assert_eq!(world.node.confirm(&again).await, Err(Refused::Unknown));
+}
+
+#[tokio::test]
+async fn that_nothing_is_to_be_done_is_said_by_who_knows() {
+    let world = world();
+    assert!(world.node.set_own_password(b"secret").unwrap());
+    let by = world.node.log_in("elastic", b"secret").await.unwrap();
+    assert_eq!(by.via, Via::Settings(Some(world.node.own_password.now().number)));
+    world.put("ann", &[SUPERUSER]).await;
+    world.frozen.freeze();
+    world.put("bob", &[]).await;
+    world.other.changing_itself().put_role("r", &json!({})).await.unwrap();
+    let changing = world.node.changing(&by);
+    assert!(changing.enable("bob", false).await.unwrap());
+    assert!(!world.other.directory().user("bob").unwrap().enabled);
+    assert!(changing.delete_role("r").await.unwrap());
+    world.frozen.freeze();
+    world.put("carol", &[]).await;
+    assert!(changing.delete_user("carol").await.unwrap());
+    // What is not there is not there by then either.
+    assert!(!changing.delete_user("carol").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_password_of_the_settings_stays_where_who_set_it_does() {
+    let world = world();
+    assert!(world.node.set_own_password(b"first").unwrap());
+    world.put("eve", &[SUPERUSER]).await;
+    let eve = world.known("eve");
+    let before = world.node.own_password.now();
+    assert!(!world.node.settle_own_password(&before, &eve).await.unwrap(), "none was set");
+    assert!(world.node.set_own_password(b"eve's").unwrap());
+    world.other.changing_itself().delete_user("eve").await.unwrap_err();
+    world.put("ann", &[SUPERUSER]).await;
+    world.other.changing_itself().delete_user("eve").await.unwrap();
+    let settled = world.node.settle_own_password(&before, &eve).await;
+    assert!(matches!(settled, Err(ChangeError::Refused(Refused::Unknown))), "{settled:?}");
+    assert!(world.node.log_in("default", b"eve's").await.is_err());
+    let by = world.node.log_in("default", b"first").await.unwrap();
+    // Without one somebody has to be left, once all is known that was changed meanwhile.
+    let before = world.node.own_password.now();
+    world.frozen.freeze();
+    assert!(world.node.set_own_password(b"").unwrap());
+    let ann = world.other.directory().user("ann").unwrap().clone();
+    let lesser = User { roles: vec![], ..ann };
+    assert!(world.other.set_own_password(b"other").unwrap());
+    put(&world.other, None, "ann", lesser).await.unwrap();
+    let settled = world.node.settle_own_password(&before, &by).await;
+    assert!(matches!(settled, Err(ChangeError::LastAdministrator)), "{settled:?}");
+    assert!(world.node.log_in("default", b"first").await.is_ok());
 }

@@ -105,8 +105,11 @@ pub struct Security {
     directory: RwLock<Arc<Directory>>,
     /// The changes that the directory was read at. One reads for all.
     reading: Mutex<Option<[u64; 3]>>,
-    /// One changes users at a time: nobody takes the last administrator away by two requests at once.
-    changing: tokio::sync::Mutex<()>,
+    /// Where others were faster one changes users, roles or keys at a time.
+    again: tokio::sync::Mutex<()>,
+    /// Held by all who change users, roles or keys, and alone by who sets the password of `default` on this node: each
+    /// counts on what the other changes where it says who is left.
+    changing: tokio::sync::RwLock<()>,
 }
 
 impl Security {
@@ -135,7 +138,8 @@ impl Security {
             version: AtomicU64::new(0),
             directory: RwLock::default(),
             reading: Mutex::new(None),
-            changing: tokio::sync::Mutex::default(),
+            again: tokio::sync::Mutex::default(),
+            changing: tokio::sync::RwLock::default(),
         };
         this.read(this.store.position())?;
         Ok(this)
