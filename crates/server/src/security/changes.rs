@@ -226,8 +226,15 @@ impl Changing<'_> {
         Err(others_change().into())
     }
 
-    /// The hash of a new password. Who may change its own alone waits for others like it.
-    async fn hash(&self, password: String) -> Result<String, ChangeError> {
+    /// The hash of a user's new password: the one that there is where it is no other, so that nobody who came by it has
+    /// to come again. Who may change its own alone waits for others like it.
+    async fn hash(&self, kept: &str, password: String) -> Result<String, ChangeError> {
+        let directory = self.security.directory();
+        let hashes = directory.user(kept).map_or(&[][..], |user| &user.passwords);
+        let place = self.security.passwords.proven(kept, hashes, password.as_bytes());
+        if let Some(hash) = place.and_then(|place| hashes.get(place)) {
+            return Ok(hash.clone());
+        }
         let may_others = |by: &Principal| by.may_on_cluster(ClusterPrivileges::SECURITY);
         if self.by.is_none_or(may_others) {
             return self.security.hash(password).await;
@@ -251,7 +258,7 @@ impl Changing<'_> {
             check_hash(hash)?;
         }
         let hash = match spec.password.take() {
-            Some(password) => Some(self.hash(password).await?),
+            Some(password) => Some(self.hash(kept, password).await?),
             None => None,
         };
         self.change_user(kept, |before| {
@@ -267,7 +274,7 @@ impl Changing<'_> {
     /// See [`ChangeError`]; false where there is no such user.
     pub async fn set_password(&self, name: &str, password: String) -> Result<bool, ChangeError> {
         check_password(&password)?;
-        let hash = self.hash(password).await?;
+        let hash = self.hash(kept_name(name), password).await?;
         self.change_there(name, |user| user.passwords = vec![hash.clone()]).await
     }
 

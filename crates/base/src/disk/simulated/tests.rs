@@ -82,7 +82,7 @@ fn what_a_failed_sync_forgot_no_later_one_brings_back() {
     disk.write_new(&path("new"), b"123").unwrap();
     simulated.fail_syncs(Some(1));
     assert!(disk.sync(&path("new")).is_err() && disk.sync_dir(Path::new(DIR)).is_err());
-    simulated.fail_syncs_but_in(DIR);
+    simulated.fail_syncs_but_in("data");
     disk.sync_dir(Path::new(DIR)).unwrap();
     assert!(disk.sync_dir(Path::new("elsewhere")).unwrap_err().to_string().contains("fails"));
     simulated.fail_syncs(None);
