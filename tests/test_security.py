@@ -818,7 +818,52 @@ def test_who_sets_the_password_of_the_settings_goes_on(tmp_path):
             assert opened.ask("EXEC").count(b"+OK\r\n") == 2
             with resp.Connection(node.port) as other:
                 assert other.ask("GET", "a").startswith(b"-NOAUTH" if password else b"$0")
+        # Also where a parameter behind it is refused.
+        command = ("CONFIG", "SET", "requirepass", "three", "maxclients", "many")
+        assert opened.ask(*command).startswith(b"-ERR")
+        assert opened.ask("CONFIG", "SET", "requirepass", "") == b"+OK\r\n"
     assert node.terminate() == 0
+
+
+def test_a_body_ends_when_the_node_is_closed(tmp_path):
+    """Whoever was anybody when it began, and whoever came by the password that the settings had."""
+    node = Node(tmp_path / "a").start()
+    item = lines({"index": {"_index": "closed"}}, {"n": 1}).encode()
+    chunk = b"%x\r\n%s\r\n" % (len(item), item)
+    for login, password in ((None, "one"), ("elastic:one", "two")):
+        head = "POST /_bulk HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+        if login:
+            head += f"Authorization: Basic {base64.b64encode(login.encode()).decode()}\r\n"
+        with socket.create_connection(("127.0.0.1", node.http), timeout=30) as sock, resp.Connection(node.port) as rows:
+            if login:
+                assert rows.ask("AUTH", "one") == b"+OK\r\n"
+            sock.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + chunk)
+            time.sleep(0.2)
+            assert rows.ask("CONFIG", "SET", "requirepass", password) == b"+OK\r\n"
+            sock.sendall(chunk + b"0\r\n\r\n")
+            answer = sock.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 403") and b"rights" in answer, answer
+    # The first password that the cluster keeps ends no connection for rows.
+    with resp.Connection(node.port) as rows:
+        assert rows.ask("AUTH", "two") == b"+OK\r\n"
+        Rest(node, ("elastic", "two"))("PUT", "/_security/user/elastic/_password", {"password": "kept one"})
+        assert rows.ask("SET", "a", "b") == b"+OK\r\n"
+        assert rows.ask("ACL", "SETUSER", "bob").startswith(b"-NOAUTH")
+    assert node.terminate() == 0
+
+
+def test_a_password_that_is_there_is_no_other(node, admin):
+    redo = redis_by(node, "default", ADMIN[1])
+    for _ in range(3):
+        assert redo.execute_command("ACL", "SETUSER", "again", "on", ">one", ">one", ">two", "~*", "+@all")
+    with resp.Connection(node.port, 30) as opened:
+        assert opened.ask("AUTH", "again", "two") == b"+OK\r\n"
+        redo.execute_command("ACL", "SETUSER", "again", "resetpass", ">two", ">one")
+        assert opened.ask("CONFIG", "SET", "hash-max-listpack-entries", "128") == b"+OK\r\n"
+        redo.execute_command("ACL", "SETUSER", "again", "<one")
+    with resp.Connection(node.port, 30) as opened:
+        assert opened.ask("AUTH", "again", "one").startswith(b"-WRONGPASS")
+    redo.execute_command("ACL", "DELUSER", "again")
 
 
 def test_guesses_over_an_open_connection_count(node, admin, filled):

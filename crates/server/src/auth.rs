@@ -1,6 +1,6 @@
 //! The password that the settings give to the user `default`; what is compared with what was offered.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::RwLock;
 use subtle::ConstantTimeEq;
@@ -11,6 +11,8 @@ use crate::settings::PASSWORD_BYTES_MAX;
 #[derive(Debug)]
 pub struct Password {
     required: AtomicBool,
+    /// The number of the last that was set.
+    last: AtomicU64,
     set: RwLock<Set>,
 }
 
@@ -18,7 +20,7 @@ pub struct Password {
 #[derive(Clone, Copy, Debug)]
 pub struct Set {
     padded: Padded,
-    /// How many were set before it.
+    /// Which of all that were set it is.
     pub(crate) number: u64,
 }
 
@@ -47,6 +49,7 @@ impl Password {
     pub fn new(password: Option<&str>) -> Self {
         let this = Self {
             required: AtomicBool::new(false),
+            last: AtomicU64::new(0),
             set: RwLock::new(Set {
                 padded: Padded { bytes: [0; PASSWORD_BYTES_MAX], len: 0 },
                 number: 0,
@@ -57,16 +60,21 @@ impl Password {
         this
     }
 
-    /// Changes it; an empty one means that clients need none. False where it is too long.
+    /// Changes it; an empty one means that clients need none. The one that is there already stays as it is. False where
+    /// it is too long.
     pub fn set(&self, password: &[u8]) -> bool {
         let Some(padded) = Padded::new(password) else { return false };
-        self.put(&mut self.set.write(), padded);
+        let mut set = self.set.write();
+        if set.padded != padded {
+            let number = self.last.fetch_add(1, Relaxed) + 1;
+            self.put(&mut set, Set { padded, number });
+        }
         true
     }
 
-    fn put(&self, set: &mut Set, padded: Padded) {
-        *set = Set { padded, number: set.number + 1 };
-        self.required.store(padded.len > 0, Relaxed);
+    fn put(&self, now: &mut Set, set: Set) {
+        *now = set;
+        self.required.store(set.padded.len > 0, Relaxed);
     }
 
     /// The password as it is set now.
@@ -75,7 +83,7 @@ impl Password {
         *self.set.read()
     }
 
-    /// How many were set before it.
+    /// Which of all that were set it is.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.set.read().number
@@ -85,7 +93,7 @@ impl Password {
     pub fn put_back(&self, before: &Set, set: &Set) {
         let mut now = self.set.write();
         if now.number == set.number {
-            self.put(&mut now, before.padded);
+            self.put(&mut now, *before);
         }
     }
 
@@ -120,5 +128,21 @@ mod tests {
         }
         assert!(!set.set(&[b'x'; PASSWORD_BYTES_MAX + 1]));
         assert!(set.set(b"") && !set.is_required());
+    }
+
+    #[test]
+    fn each_has_a_number_of_its_own() {
+        let password = Password::new(Some("first"));
+        let first = password.now();
+        assert!(password.set(b"first"));
+        assert_eq!(password.number(), first.number, "it is no other");
+        assert!(password.set(b"second"));
+        let second = password.now();
+        password.put_back(&first, &second);
+        assert!(password.is(b"first") && password.number() == first.number);
+        assert!(password.set(b"third"));
+        assert!(![first.number, second.number].contains(&password.number()));
+        password.put_back(&first, &second);
+        assert!(password.is(b"third"), "another came since");
     }
 }

@@ -297,7 +297,7 @@ impl Connection {
     }
 
     async fn run_own(&mut self, own: Own, argv: &Argv) -> Result<Reply, ErrorReply> {
-        if is_of_operator(own, argv) {
+        if is_of_operator(own, argv) && own != Own::Config {
             self.state.confirm(argv).await?;
         }
         match own {
@@ -359,8 +359,15 @@ impl Connection {
         if !is_of_operator(Own::Config, argv) {
             return handlers::run(&mut self.state, Own::Config, argv);
         }
+        if !argv.iter().skip(2).any(|word| word.eq_ignore_ascii_case(b"requirepass")) {
+            self.state.confirm(argv).await?;
+            return handlers::run(&mut self.state, Own::Config, argv);
+        }
         let (before, _alone) = shared.security.own_password_alone().await;
-        let reply = handlers::run(&mut self.state, Own::Config, argv)?;
+        // Not before: that took a while.
+        self.state.confirm(argv).await?;
+        let reply = handlers::run(&mut self.state, Own::Config, argv);
+        // A later parameter may have been refused: the password was set all the same.
         let by = Arc::clone(self.state.known()?);
         let settled = shared.security.settle_own_password(&before, &by).await;
         if settled.map_err(|error| handlers::acl::failed(&error))?
@@ -368,7 +375,7 @@ impl Connection {
         {
             self.state.become_whom(Some(by));
         }
-        Ok(reply)
+        reply
     }
 
     /// PLIMSOLL.READS: says or sets how fresh the connection's reads are.
@@ -439,11 +446,8 @@ impl Connection {
                 Runs::Rows => (rows.next().expect("one reply for each queued command"), each),
                 Runs::Here(own) => {
                     let reply = match is_of_operator(own, &argv) {
-                        // The rows took a while.
-                        true => match self.state.confirm(&argv).await {
-                            Ok(()) => self.configure(&argv).await,
-                            Err(error) => Err(error),
-                        },
+                        // Confirmed once more: the rows took a while.
+                        true => self.configure(&argv).await,
                         false => handlers::run(&mut self.state, own, &argv),
                     };
                     let reply = reply.unwrap_or_else(Reply::Error);

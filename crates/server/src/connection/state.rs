@@ -142,10 +142,14 @@ impl ConnectionState {
         }
         self.users_version = version;
         let again = security.again(principal).ok();
-        if again.as_deref() != Some(&**principal) {
-            self.transaction.poison();
-            self.become_whom(again);
+        if again.as_deref() == Some(&**principal) {
+            return;
         }
+        // Who came by a password that was changed goes on with what it had queued.
+        if !again.as_ref().is_some_and(|again| again.may_the_same(principal)) {
+            self.transaction.poison();
+        }
+        self.become_whom(again);
     }
 
     /// Who is at the other end.

@@ -1,6 +1,8 @@
 //! ACL: users in Redis' words. They are the same users as REST's; what Redis' rules cannot say of one, its roles,
 //! stays as it is.
 
+use std::collections::BTreeSet;
+
 use plimsoll_storage::{
     Argv, ErrorReply, Reply,
     command::args::{parse_integer, syntax_error},
@@ -120,10 +122,11 @@ fn shown(user: &User, security: &Security) -> Reply {
 }
 
 /// What ACL SETUSER asks for, in order, once passwords are hashed.
+#[derive(Clone)]
 enum Change {
     Enable(bool),
     AddPassword(String),
-    RemovePassword(String),
+    RemovePassword(Vec<String>),
     ResetPasswords,
     NoPassword,
     Reset,
@@ -139,14 +142,27 @@ async fn set_user(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorRe
     }
     let kept = kept_name(name);
     // Each is hashed before the user is changed.
-    if argv.iter().skip(3).filter(|rule| rule.starts_with(b">")).count() > PASSWORDS_MAX {
+    let new = argv.iter().skip(3).filter(|rule| rule.starts_with(b">"));
+    if new.collect::<BTreeSet<_>>().len() > PASSWORDS_MAX {
         return Err(ErrorReply::err(format!("a user has at most {PASSWORDS_MAX} passwords")));
     }
-    let mut changes = Vec::new();
+    let mut changes: Vec<Option<Change>> = Vec::new();
+    if (3..argv.len())
+        .any(|at| argv.get(at).is_some_and(|rule| rule.starts_with(b"<") || rule.starts_with(b">")))
+    {
+        // Passwords are compared with those that there are.
+        security.hear().await.map_err(is_gone)?;
+    }
     for at in 3..argv.len() {
         let rule = utf8(argv, at)?;
+        // A password that is said twice is the same: each hash of it is another.
+        let said = (3..at).find(|earlier| argv.get(*earlier) == argv.get(at));
+        if let Some(change) = said.and_then(|earlier| changes.get(earlier - 3)).cloned() {
+            changes.push(change);
+            continue;
+        }
         let change = read_rule(state, kept, rule).await;
-        changes.extend(change.map_err(|why| {
+        changes.push(change.map_err(|why| {
             let shown = if rule.starts_with(['>', '<']) { &rule[..1] } else { rule };
             ErrorReply::err(format!("Error in ACL SETUSER modifier '{shown}': {why}"))
         })?);
@@ -159,17 +175,30 @@ async fn set_user(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorRe
             ..User::new(kept)
         });
         let had_password = !user.passwords.is_empty();
-        for change in &changes {
+        for change in changes.iter().flatten() {
             apply(&mut user, change)?;
         }
         let opens = kept == DEFAULT && had_password && user.passwords.is_empty();
-        if opens && !changes.iter().any(|change| matches!(change, Change::NoPassword)) {
+        if opens && !changes.iter().flatten().any(|change| matches!(change, Change::NoPassword)) {
             return Err(Fault("default would let everybody in: say nopass".to_owned()));
         }
         Ok((Some(user), ()))
     });
     changed.await.map_err(|error| failed(&error))?;
     Ok(Reply::OK)
+}
+
+/// The hashes of a user that a password fits.
+async fn fitting(security: &Security, kept: &str, password: &str) -> Result<Vec<String>, Fault> {
+    let directory = security.directory();
+    let mut fitting = Vec::new();
+    for hash in directory.user(kept).map(|user| &user.passwords).into_iter().flatten() {
+        let fits = security.fits(hash, password.as_bytes()).await;
+        if fits.map_err(|error| Fault(error.to_string()))? {
+            fitting.push(hash.clone());
+        }
+    }
+    Ok(fitting)
 }
 
 /// What one rule asks for.
@@ -183,22 +212,21 @@ async fn read_rule(
         if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
             return Err(Fault(format!("a password has 1 to {PASSWORD_BYTES_MAX} bytes")));
         }
+        // One that there is already stays what it is.
+        if let Some(hash) = fitting(security, kept, password).await?.into_iter().next() {
+            return Ok(Some(Change::AddPassword(hash)));
+        }
         let hash =
             security.hash(password.to_owned()).await.map_err(|error| Fault(error.to_string()))?;
         return Ok(Some(Change::AddPassword(hash)));
     }
     if let Some(password) = rule.strip_prefix('<') {
-        let directory = security.directory();
-        for hash in directory.user(kept).map(|user| &user.passwords).into_iter().flatten() {
-            if security
-                .fits(hash, password.as_bytes())
-                .await
-                .map_err(|error| Fault(error.to_string()))?
-            {
-                return Ok(Some(Change::RemovePassword(hash.clone())));
-            }
+        let hashes = fitting(security, kept, password).await?;
+        if hashes.is_empty() {
+            let words = "The password you are trying to remove from the user does not exist";
+            return Err(words.into());
         }
-        return Err("The password you are trying to remove from the user does not exist".into());
+        return Ok(Some(Change::RemovePassword(hashes)));
     }
     if rule.starts_with(['#', '!']) {
         return Err("hashes of passwords are not taken: they are kept as argon2id".into());
@@ -228,6 +256,7 @@ async fn read_rule(
 fn apply(user: &mut User, change: &Change) -> Result<(), Fault> {
     match change {
         Change::Enable(enabled) => user.enabled = *enabled,
+        Change::AddPassword(hash) if user.passwords.contains(hash) => {}
         Change::AddPassword(hash) => {
             if user.passwords.len() >= PASSWORDS_MAX {
                 return Err(Fault(format!(
@@ -236,7 +265,14 @@ fn apply(user: &mut User, change: &Change) -> Result<(), Fault> {
             }
             user.passwords.push(hash.clone());
         }
-        Change::RemovePassword(hash) => user.passwords.retain(|it| it != hash),
+        Change::RemovePassword(hashes) => {
+            let before = user.passwords.len();
+            user.passwords.retain(|it| !hashes.contains(it));
+            if user.passwords.len() == before {
+                let words = "the passwords of the user are changed at the same time: come again";
+                return Err(words.into());
+            }
+        }
         Change::ResetPasswords | Change::NoPassword => user.passwords.clear(),
         Change::Reset => {
             user.passwords.clear();

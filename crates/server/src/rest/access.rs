@@ -137,12 +137,12 @@ pub async fn check(
 /// nobody goes on with what it began for longer than its rights last. `is_change`: the request is what operators do,
 /// and at its end that is looked at as the whole cluster knows it.
 pub fn sent_by(body: Body, node: &Arc<Shared>, sender: &Arc<Principal>, is_change: bool) -> Body {
-    if body.is_end_stream() || node.security.is_open() {
+    if body.is_end_stream() {
         return body;
     }
     let (node, sender) = (Arc::clone(node), Arc::clone(sender));
-    // A key ends by itself.
-    let may_end = matches!(sender.via, Via::ApiKey(..));
+    // A key ends by itself, and the settings change beside the metadata.
+    let may_end = !matches!(sender.via, Via::Password(_));
     // Looked at with the first bytes too: the request may have waited since it was found out who sends it.
     let began = (body, None, is_change);
     let frames = futures_util::stream::unfold(began, move |(mut body, seen, mut is_change)| {

@@ -299,8 +299,8 @@ impl Security {
             Via::Settings(number) => {
                 let has_kept = directory.user(DEFAULT).is_some_and(|it| !it.passwords.is_empty());
                 let holds = !has_kept && self.own_password.is_required();
-                let number = number.filter(|it| *it == self.own_password.number());
-                by_settings(directory, &principal.name, number).filter(|_| holds)
+                let number = number.filter(|it| holds && *it == self.own_password.number());
+                by_settings(directory, &principal.name, number)
             }
             Via::Password(mark) => {
                 self.check_heard()?;
@@ -344,7 +344,10 @@ impl Security {
     }
 
     /// Waits until all is known here that was acknowledged before this call.
-    async fn hear(&self) -> Result<(), Refused> {
+    ///
+    /// # Errors
+    /// Where that cannot be found out now.
+    pub async fn hear(&self) -> Result<(), Refused> {
         if self.store.hear().await { Ok(()) } else { Err(Refused::Unheard) }
     }
 

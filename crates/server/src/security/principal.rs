@@ -13,7 +13,7 @@ use super::user::kept_name;
 pub enum Via {
     /// Nobody asked: the node takes everybody.
     Anonymous,
-    /// By the password of the settings: the how manieth; none where that was changed since.
+    /// By the password of the settings: its number (`auth::Password`); none where that holds no longer.
     Settings(Option<u64>),
     /// By a password that the metadata has: its mark (`passwords::mark`); none where that was taken away since.
     Password(Option<u64>),
@@ -84,6 +84,12 @@ impl Principal {
     #[must_use]
     pub fn may_on_all(&self, pattern: &str, wanted: IndexPrivileges) -> bool {
         self.may_all || self.rights.on_pattern(pattern).has(wanted)
+    }
+
+    /// Whether it may do the same as another, whatever they came by.
+    #[must_use]
+    pub fn may_the_same(&self, other: &Self) -> bool {
+        *self == Self { via: self.via.clone(), ..other.clone() }
     }
 
     /// Whether the metadata has what it came by.
