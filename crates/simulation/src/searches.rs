@@ -19,8 +19,8 @@ use crate::linearizable::{Action, Answer};
 
 /// The index.
 pub(crate) const INDEX: &str = "documents";
-/// More than it ever holds.
-const HITS_MAX: usize = 1_000;
+/// As many as a search shows. A run of hours has more: nothing is judged by its searches then.
+const HITS_MAX: usize = 10_000;
 /// One request in so many is a search: what a refresh costs is most of what a run does.
 const SEARCHES: u64 = 8;
 
@@ -148,6 +148,9 @@ pub(crate) async fn shown(
         let request = SearchRequest::parse(&json!({ "size": HITS_MAX, "version": true }))?;
         let options = SearchOptions { preference, ..SearchOptions::default() };
         let found = coordinator.documents().search(&[index], request, options).await?;
+        if found.hits.len() >= HITS_MAX {
+            return Err(Error::unavailable("too_many", "there are more documents than are shown"));
+        }
         // What such a copy shows may be older.
         if left_out.is_empty() { Ok(found) } else { Err(not_all(&left_out)) }
     });
