@@ -133,10 +133,16 @@ impl Security {
             self.hear().await?;
         }
         let directory = self.directory();
-        if by.is_kept() && *self.proven_in(&directory, by)? != *by {
-            return Err(ChangeError::OtherRights);
+        if by.is_kept() {
+            self.check_same(&directory, by)?;
         }
         check_left(opens, directory.has_administrator(self.default_has_way(&directory)))
+    }
+
+    /// Whether somebody is who it was, and may do what it might.
+    fn check_same(&self, directory: &Directory, by: &Principal) -> Result<(), ChangeError> {
+        let again = self.proven_in(directory, by)?;
+        if *again == *by { Ok(()) } else { Err(ChangeError::OtherRights) }
     }
 
     /// To change users, roles and keys in the name of whoever asks.
@@ -182,10 +188,7 @@ impl Changing<'_> {
             if matches!(by.via, Via::ApiKey(..)) {
                 seen.push((KEYS, keys));
             }
-            let again = self.security.proven_in(directory, by)?;
-            if *again != *by {
-                return Err(ChangeError::OtherRights);
-            }
+            self.security.check_same(directory, by)?;
         }
         Ok(seen)
     }
