@@ -1,8 +1,8 @@
 //! The password that the settings give to the user `default`; what is compared with what was offered.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use subtle::ConstantTimeEq;
 
 use crate::settings::PASSWORD_BYTES_MAX;
@@ -11,17 +11,29 @@ use crate::settings::PASSWORD_BYTES_MAX;
 #[derive(Debug)]
 pub struct Password {
     required: AtomicBool,
-    /// The number of the last that was set.
-    last: AtomicU64,
     set: RwLock<Set>,
+    /// One that is to be set, and lets nobody in yet.
+    proposed: Mutex<Option<Padded>>,
 }
 
 /// A password as it was set.
 #[derive(Clone, Copy, Debug)]
-pub struct Set {
+struct Set {
     padded: Padded,
     /// Which of all that were set it is.
-    pub(crate) number: u64,
+    number: u64,
+}
+
+/// A password that was proposed, and is another than the one that is set.
+#[derive(Debug)]
+pub struct Proposed(Padded);
+
+impl Proposed {
+    /// Whether clients would need one; else it is to be none.
+    #[must_use]
+    pub fn is_required(&self) -> bool {
+        self.0.len > 0
+    }
 }
 
 /// Padded with zeros, so that comparing takes the same time whatever is offered.
@@ -49,52 +61,46 @@ impl Password {
     pub fn new(password: Option<&str>) -> Self {
         let this = Self {
             required: AtomicBool::new(false),
-            last: AtomicU64::new(0),
             set: RwLock::new(Set {
                 padded: Padded { bytes: [0; PASSWORD_BYTES_MAX], len: 0 },
                 number: 0,
             }),
+            proposed: Mutex::new(None),
         };
-        let is_set = this.set(password.unwrap_or_default().as_bytes());
-        assert!(is_set, "settings bound the password");
+        let is_taken = this.propose(password.unwrap_or_default().as_bytes());
+        assert!(is_taken, "settings bound the password");
+        if let Some(proposed) = this.take_proposed() {
+            this.set(&proposed);
+        }
         this
     }
 
-    /// Changes it; an empty one means that clients need none. The one that is there already stays as it is. False where
-    /// it is too long.
-    pub fn set(&self, password: &[u8]) -> bool {
-        let Some(padded) = Padded::new(password) else { return false };
-        let mut set = self.set.write();
-        if set.padded != padded {
-            let number = self.last.fetch_add(1, Relaxed) + 1;
-            self.put(&mut set, Set { padded, number });
-        }
-        true
+    /// Keeps one that is to be set, in place of one that was proposed before; an empty one means that clients need
+    /// none. False where it is too long.
+    pub fn propose(&self, password: &[u8]) -> bool {
+        let padded = Padded::new(password);
+        *self.proposed.lock() = padded;
+        padded.is_some()
     }
 
-    fn put(&self, now: &mut Set, set: Set) {
-        *now = set;
-        self.required.store(set.padded.len > 0, Relaxed);
-    }
-
-    /// The password as it is set now.
+    /// The one that was proposed last; none where it is set already.
     #[must_use]
-    pub fn now(&self) -> Set {
-        *self.set.read()
+    pub fn take_proposed(&self) -> Option<Proposed> {
+        let proposed = self.proposed.lock().take()?;
+        (proposed != self.set.read().padded).then_some(Proposed(proposed))
+    }
+
+    /// Sets one: from now on it alone lets somebody in.
+    pub fn set(&self, proposed: &Proposed) {
+        let mut set = self.set.write();
+        *set = Set { padded: proposed.0, number: set.number + 1 };
+        self.required.store(proposed.is_required(), Relaxed);
     }
 
     /// Which of all that were set it is.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.set.read().number
-    }
-
-    /// Puts back what was there before `set`, unless another came since.
-    pub fn put_back(&self, before: &Set, set: &Set) {
-        let mut now = self.set.write();
-        if now.number == set.number {
-            self.put(&mut now, *before);
-        }
     }
 
     /// Whether clients need one.
@@ -126,23 +132,27 @@ mod tests {
         for wrong in [&b""[..], b"secre", b"secret\0", b"secrets", &[b'x'; 9999]] {
             assert!(!set.is(wrong));
         }
-        assert!(!set.set(&[b'x'; PASSWORD_BYTES_MAX + 1]));
-        assert!(set.set(b"") && !set.is_required());
+        assert!(!set.propose(&[b'x'; PASSWORD_BYTES_MAX + 1]));
+        assert!(set.take_proposed().is_none() && set.is(b"secret"));
+        assert!(set.propose(b"") && set.is_required(), "it is only proposed");
+        let none = set.take_proposed().unwrap();
+        assert!(!none.is_required());
+        set.set(&none);
+        assert!(!set.is_required());
     }
 
     #[test]
     fn each_has_a_number_of_its_own() {
         let password = Password::new(Some("first"));
-        let first = password.now();
-        assert!(password.set(b"first"));
-        assert_eq!(password.number(), first.number, "it is no other");
-        assert!(password.set(b"second"));
-        let second = password.now();
-        password.put_back(&first, &second);
-        assert!(password.is(b"first") && password.number() == first.number);
-        assert!(password.set(b"third"));
-        assert!(![first.number, second.number].contains(&password.number()));
-        password.put_back(&first, &second);
-        assert!(password.is(b"third"), "another came since");
+        let first = password.number();
+        assert!(password.propose(b"first"));
+        assert!(password.take_proposed().is_none(), "it is no other");
+        for next in ["second", "first"] {
+            let before = password.number();
+            assert!(password.propose(next.as_bytes()) && !password.is(next.as_bytes()));
+            password.set(&password.take_proposed().unwrap());
+            assert!(password.is(next.as_bytes()));
+            assert!(![before, first].contains(&password.number()));
+        }
     }
 }

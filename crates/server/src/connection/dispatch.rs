@@ -26,7 +26,7 @@ use crate::{
     handlers,
     metrics::Class,
     resp::Pieces,
-    security::audit::What,
+    security::{audit::What, changes::ChangeError},
     spans::numbered,
 };
 
@@ -352,8 +352,7 @@ impl Connection {
         }
     }
 
-    /// CONFIG. A password that it sets is gone again where whoever set it is not there any more: the node may have stood
-    /// still since that was found out.
+    /// CONFIG. A password is set last, by whoever is there still then.
     async fn configure(&mut self, argv: &Argv) -> Result<Reply, ErrorReply> {
         let shared = Arc::clone(&self.state.shared);
         if !is_of_operator(Own::Config, argv) {
@@ -363,19 +362,25 @@ impl Connection {
             self.state.confirm(argv).await?;
             return handlers::run(&mut self.state, Own::Config, argv);
         }
-        let (before, _alone) = shared.security.own_password_alone().await;
+        let _alone = shared.security.changing_alone().await;
         // Not before: that took a while.
         self.state.confirm(argv).await?;
-        let reply = handlers::run(&mut self.state, Own::Config, argv);
-        // A later parameter may have been refused: the password was set all the same.
+        let reply = match handlers::run(&mut self.state, Own::Config, argv) {
+            Ok(reply) => reply,
+            Err(error) => {
+                shared.security.forget_own_password();
+                return Err(error);
+            }
+        };
         let by = Arc::clone(self.state.known()?);
-        let settled = shared.security.settle_own_password(&before, &by).await;
-        if settled.map_err(|error| handlers::acl::failed(&error))?
-            && let Some(by) = shared.security.by_own_password(&by)
-        {
+        let set = shared.security.set_own_password(&by).await.map_err(|error| match error {
+            ChangeError::LastAdministrator => handlers::config::failed("requirepass", &error),
+            _ => handlers::acl::failed(&error),
+        })?;
+        if set && let Some(by) = shared.security.by_own_password(&by) {
             self.state.become_whom(Some(by));
         }
-        reply
+        Ok(reply)
     }
 
     /// PLIMSOLL.READS: says or sets how fresh the connection's reads are.

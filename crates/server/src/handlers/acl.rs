@@ -188,19 +188,6 @@ async fn set_user(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorRe
     Ok(Reply::OK)
 }
 
-/// The hashes of a user that a password fits.
-async fn fitting(security: &Security, kept: &str, password: &str) -> Result<Vec<String>, Fault> {
-    let directory = security.directory();
-    let mut fitting = Vec::new();
-    for hash in directory.user(kept).map(|user| &user.passwords).into_iter().flatten() {
-        let fits = security.fits(hash, password.as_bytes()).await;
-        if fits.map_err(|error| Fault(error.to_string()))? {
-            fitting.push(hash.clone());
-        }
-    }
-    Ok(fitting)
-}
-
 /// What one rule asks for.
 async fn read_rule(
     state: &ConnectionState,
@@ -208,20 +195,21 @@ async fn read_rule(
     rule: &str,
 ) -> Result<Option<Change>, Fault> {
     let security = &state.shared.security;
+    let unknown = |error: ChangeError| Fault(error.to_string());
     if let Some(password) = rule.strip_prefix('>') {
         if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
             return Err(Fault(format!("a password has 1 to {PASSWORD_BYTES_MAX} bytes")));
         }
         // One that there is already stays what it is.
-        if let Some(hash) = fitting(security, kept, password).await?.into_iter().next() {
+        let fitting = security.fitting(kept, password.as_bytes()).await;
+        if let Some(hash) = fitting.map_err(unknown)?.into_iter().next() {
             return Ok(Some(Change::AddPassword(hash)));
         }
-        let hash =
-            security.hash(password.to_owned()).await.map_err(|error| Fault(error.to_string()))?;
+        let hash = security.hash(password.to_owned()).await.map_err(unknown)?;
         return Ok(Some(Change::AddPassword(hash)));
     }
     if let Some(password) = rule.strip_prefix('<') {
-        let hashes = fitting(security, kept, password).await?;
+        let hashes = security.fitting(kept, password.as_bytes()).await.map_err(unknown)?;
         if hashes.is_empty() {
             let words = "The password you are trying to remove from the user does not exist";
             return Err(words.into());

@@ -1,5 +1,6 @@
 //! CONFIG: the few of Redis' parameters that mean something here, with what is true of them.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use plimsoll_storage::{
@@ -15,7 +16,7 @@ use crate::{
     listen::{ListenError, check_exposure},
     places::{SHARES_OF_CLIENTS, within_files},
     resp::Limits,
-    security::{changes::ChangeError, user::DEFAULT},
+    security::user::DEFAULT,
     settings::{Durability, PASSWORD_BYTES_MAX, Settings},
 };
 
@@ -44,9 +45,6 @@ enum NotSet {
         "the user 'default' has a password in the whole cluster: change it by ACL SETUSER default"
     )]
     PasswordKept,
-    /// Security does not let it be.
-    #[error(transparent)]
-    Refused(#[from] ChangeError),
     /// It is fixed while the node runs.
     #[error("can't set immutable config")]
     Fixed,
@@ -151,7 +149,7 @@ const PARAMETERS: &[Parameter] = &[
             if security.directory().user(DEFAULT).is_some_and(|user| !user.passwords.is_empty()) {
                 return Err(NotSet::PasswordKept);
             }
-            match security.set_own_password(text)? {
+            match security.propose_own_password(text) {
                 true => Ok(()),
                 false => Err(NotSet::PasswordTooLong),
             }
@@ -186,8 +184,8 @@ fn get(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     Ok(Reply::Map(PARAMETERS.iter().filter(wanted).map(pair).collect()))
 }
 
-/// All parameters are found before the first is changed; a value that is refused leaves those
-/// before it changed.
+/// All parameters are found before the first is changed; a value that is refused leaves those before it changed, but
+/// for a password, which is only proposed here.
 fn set(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     if !argv.len().is_multiple_of(2) {
         return Err(syntax_error());
@@ -207,14 +205,16 @@ fn set(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
         changes.push((parameter, value));
     }
     for (parameter, value) in changes {
-        change(state, parameter, value).map_err(|why| {
-            ErrorReply::err(format!(
-                "CONFIG SET failed (possibly related to argument '{}') - {why}",
-                parameter.name
-            ))
-        })?;
+        change(state, parameter, value).map_err(|why| failed(parameter.name, &why))?;
     }
     Ok(Reply::OK)
+}
+
+/// What a client is told where a parameter was not changed.
+pub fn failed(parameter: &str, why: &dyn fmt::Display) -> ErrorReply {
+    ErrorReply::err(format!(
+        "CONFIG SET failed (possibly related to argument '{parameter}') - {why}"
+    ))
 }
 
 fn change(state: &ConnectionState, parameter: &Parameter, value: &[u8]) -> Result<(), NotSet> {

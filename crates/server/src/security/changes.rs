@@ -17,7 +17,6 @@ use super::role::{Role, SUPERUSER, check_name};
 use super::store::{ATTEMPTS_MAX, Changes, KEYS, ROLES, Seen, USERS, others_change};
 use super::user::{DEFAULT, User, UserSpec, check_password, kept_name};
 use super::{Refused, Security};
-use crate::auth::Set;
 
 /// The most users, and the most roles.
 const OBJECTS_MAX: usize = 1000;
@@ -66,55 +65,59 @@ impl Security {
         Ok(self.passwords.hash(password, self.draw_salt()?).await?)
     }
 
-    /// Whether a password is one of a user's.
+    /// The hashes of a user that a password fits.
     ///
     /// # Errors
     /// Where it cannot be found out now.
-    pub async fn fits(&self, hash: &str, password: &[u8]) -> Result<bool, ChangeError> {
-        // Under a name that nobody has, so that what is remembered of others stays.
-        Ok(self.passwords.prove("", &[hash.to_owned()], password).await?.is_some())
-    }
-
-    /// Gives `default` another password on this node, where the metadata has none for it; an empty one: none. False
-    /// where it is too long.
-    ///
-    /// # Errors
-    /// Where everybody has to be known, and nobody would be left who may change users.
-    pub fn set_own_password(&self, password: &[u8]) -> Result<bool, ChangeError> {
+    pub async fn fitting(&self, kept: &str, password: &[u8]) -> Result<Vec<String>, ChangeError> {
         let directory = self.directory();
-        if password.is_empty() && self.options.enabled {
-            let had = directory.has_administrator(self.default_has_way(&directory));
-            check_left(had, directory.has_administrator(false))?;
+        let mut fitting = Vec::new();
+        for hash in directory.user(kept).map(|user| &user.passwords).into_iter().flatten() {
+            if self.passwords.fits(std::slice::from_ref(hash), password).await?.is_some() {
+                fitting.push(hash.clone());
+            }
         }
-        Ok(self.own_password.set(password))
+        Ok(fitting)
     }
 
-    /// The password of `default` on this node, to be held against another later; nobody else changes who there is until
-    /// the guard goes.
-    pub async fn own_password_alone(&self) -> (Set, RwLockWriteGuard<'_, ()>) {
-        let alone = self.changing.write().await;
-        (self.own_password.now(), alone)
+    /// Proposes another password for `default` on this node, where the metadata has none for it; an empty one: none.
+    /// It lets nobody in yet. False where it is too long.
+    #[must_use]
+    pub fn propose_own_password(&self, password: &[u8]) -> bool {
+        self.own_password.propose(password)
     }
 
-    /// Says whether a password was set since `before`. Whoever set it has to be there still, by what the whole cluster
-    /// knows by then, and somebody who may change users: otherwise the one before is put back.
+    /// Nobody else changes who there is, or proposes a password, until the guard goes.
+    pub async fn changing_alone(&self) -> RwLockWriteGuard<'_, ()> {
+        self.changing.write().await
+    }
+
+    /// Takes no password that was proposed.
+    pub fn forget_own_password(&self) {
+        let _ = self.own_password.take_proposed();
+    }
+
+    /// Sets the password that was proposed; false where none was, or no other than there is. Whoever proposed it has to
+    /// be there still, by what the whole cluster knows by then, and somebody who may change users.
     ///
     /// # Errors
     /// See [`ChangeError`].
-    pub async fn settle_own_password(
-        &self,
-        before: &Set,
-        by: &Principal,
-    ) -> Result<bool, ChangeError> {
-        let set = self.own_password.now();
-        if set.number == before.number {
-            return Ok(false);
+    pub async fn set_own_password(&self, by: &Principal) -> Result<bool, ChangeError> {
+        let Some(proposed) = self.own_password.take_proposed() else { return Ok(false) };
+        let opens = self.options.enabled && !proposed.is_required();
+        if opens || by.is_kept() {
+            self.hear().await?;
         }
-        let settled = self.may_stay(by).await;
-        if settled.is_err() {
-            self.own_password.put_back(before, &set);
+        let directory = self.directory();
+        if by.is_kept() {
+            self.check_same(&directory, by)?;
         }
-        settled.map(|()| true)
+        if opens {
+            let had = directory.has_administrator(self.default_has_way(&directory));
+            check_left(had, directory.has_administrator(false))?;
+        }
+        self.own_password.set(&proposed);
+        Ok(true)
     }
 
     /// Whom somebody is who has set it, and so has shown it; none where its own password is another.
@@ -125,18 +128,6 @@ impl Security {
             Via::Settings(_) | Via::Anonymous => self.of_settings(&directory, &by.name),
             Via::Password(_) | Via::ApiKey(..) => None,
         }
-    }
-
-    async fn may_stay(&self, by: &Principal) -> Result<(), ChangeError> {
-        let opens = self.options.enabled && !self.own_password.is_required();
-        if opens || by.is_kept() {
-            self.hear().await?;
-        }
-        let directory = self.directory();
-        if by.is_kept() {
-            self.check_same(&directory, by)?;
-        }
-        check_left(opens, directory.has_administrator(self.default_has_way(&directory)))
     }
 
     /// Whether somebody is who it was, and may do what it might.
@@ -235,20 +226,21 @@ impl Changing<'_> {
         let directory = self.security.directory();
         let hashes = directory.user(kept).map_or(&[][..], |user| &user.passwords);
         let passwords = &self.security.passwords;
-        let mut place = passwords.proven(kept, hashes, password.as_bytes());
-        let may_others = |by: &Principal| by.may_on_cluster(ClusterPrivileges::SECURITY);
-        let may_others = self.by.is_none_or(may_others);
-        if place.is_none() && may_others && !hashes.is_empty() {
-            place = passwords.prove("", hashes, password.as_bytes()).await?;
-        }
-        if let Some(hash) = place.and_then(|place| hashes.get(place)) {
-            return Ok(hash.clone());
-        }
-        if may_others {
-            return self.security.hash(password).await;
-        }
         let salt = self.security.draw_salt()?;
-        Ok(self.security.passwords.hash_own(password, salt).await?)
+        let may_others = |by: &Principal| by.may_on_cluster(ClusterPrivileges::SECURITY);
+        if let Some(place) = passwords.proven(kept, hashes, password.as_bytes()) {
+            return Ok(hashes[place].clone());
+        }
+        let _own = match self.by.is_none_or(may_others) {
+            true => None,
+            false => Some(passwords.own_turn().await?),
+        };
+        if !hashes.is_empty()
+            && let Some(place) = passwords.fits(hashes, password.as_bytes()).await?
+        {
+            return Ok(hashes[place].clone());
+        }
+        Ok(passwords.hash(password, salt).await?)
     }
 
     /// Puts a user, or changes one: says whether it is new. Not the first user, which Elasticsearch keeps apart too.

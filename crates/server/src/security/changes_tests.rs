@@ -122,6 +122,12 @@ fn world() -> World {
     World { other: of(metadata), node: of(Arc::<Frozen>::clone(&frozen)), frozen }
 }
 
+/// As at the start.
+fn set_password(of: &Security, password: &[u8]) {
+    assert!(of.own_password.propose(password));
+    of.own_password.set(&of.own_password.take_proposed().unwrap());
+}
+
 impl World {
     async fn put(&self, name: &str, roles: &[&str]) {
         let roles: Vec<String> = roles.iter().map(|it| (*it).to_owned()).collect();
@@ -275,9 +281,9 @@ async fn a_password_that_was_changed_changes_nothing() {
 #[tokio::test]
 async fn that_nothing_is_to_be_done_is_said_by_who_knows() {
     let world = world();
-    assert!(world.node.set_own_password(b"secret").unwrap());
+    set_password(&world.node, b"secret");
     let by = world.node.log_in("elastic", b"secret").await.unwrap();
-    assert_eq!(by.via, Via::Settings(Some(world.node.own_password.now().number)));
+    assert_eq!(by.via, Via::Settings(Some(world.node.own_password.number())));
     world.put("ann", &[SUPERUSER]).await;
     world.frozen.freeze();
     world.put("bob", &[]).await;
@@ -296,28 +302,28 @@ async fn that_nothing_is_to_be_done_is_said_by_who_knows() {
 #[tokio::test]
 async fn a_password_of_the_settings_stays_where_who_set_it_does() {
     let world = world();
-    assert!(world.node.set_own_password(b"first").unwrap());
+    set_password(&world.node, b"first");
     world.put("eve", &[SUPERUSER]).await;
     let eve = world.known("eve");
-    let before = world.node.own_password.now();
-    assert!(!world.node.settle_own_password(&before, &eve).await.unwrap(), "none was set");
-    assert!(world.node.set_own_password(b"eve's").unwrap());
+    assert!(!world.node.set_own_password(&eve).await.unwrap(), "none was proposed");
+    assert!(world.node.propose_own_password(b"eve's"));
+    assert!(world.node.log_in("default", b"eve's").await.is_err(), "it is not set yet");
     world.other.changing_itself().delete_user("eve").await.unwrap_err();
     world.put("ann", &[SUPERUSER]).await;
     world.other.changing_itself().delete_user("eve").await.unwrap();
-    let settled = world.node.settle_own_password(&before, &eve).await;
-    assert!(matches!(settled, Err(ChangeError::Refused(Refused::Unknown))), "{settled:?}");
+    let set = world.node.set_own_password(&eve).await;
+    assert!(matches!(set, Err(ChangeError::Refused(Refused::Unknown))), "{set:?}");
     assert!(world.node.log_in("default", b"eve's").await.is_err());
     let by = world.node.log_in("default", b"first").await.unwrap();
+    assert!(!world.node.set_own_password(&by).await.unwrap(), "nothing is left of it");
     // Without one somebody has to be left, once all is known that was changed meanwhile.
-    let before = world.node.own_password.now();
     world.frozen.freeze();
-    assert!(world.node.set_own_password(b"").unwrap());
+    assert!(world.node.propose_own_password(b""));
     let ann = world.other.directory().user("ann").unwrap().clone();
     let lesser = User { roles: vec![], ..ann };
-    assert!(world.other.set_own_password(b"other").unwrap());
+    set_password(&world.other, b"other");
     put(&world.other, None, "ann", lesser).await.unwrap();
-    let settled = world.node.settle_own_password(&before, &by).await;
-    assert!(matches!(settled, Err(ChangeError::LastAdministrator)), "{settled:?}");
+    let set = world.node.set_own_password(&by).await;
+    assert!(matches!(set, Err(ChangeError::LastAdministrator)), "{set:?}");
     assert!(world.node.log_in("default", b"first").await.is_ok());
 }

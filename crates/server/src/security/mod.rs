@@ -116,7 +116,7 @@ impl Security {
     /// Over the metadata, on a machine of so many processors.
     ///
     /// # Errors
-    /// Where the metadata cannot be read, or there is no memory.
+    /// Where the metadata cannot be read, or nothing can be drawn.
     pub fn new(
         store: Arc<dyn Store>,
         audit: Audit,
@@ -130,7 +130,7 @@ impl Security {
         let this = Self {
             keys: Arc::new(Keys::new(Arc::clone(&store))),
             store,
-            passwords: passwords.map_err(|fault| Error::internal(fault.to_string()))?,
+            passwords,
             own_password: Password::new(password.as_ref().map(|it| it.as_str())),
             audit,
             options,

@@ -14,13 +14,17 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use argon2::{Algorithm, Argon2, Params, Version};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use parking_lot::Mutex;
 use plimsoll_base::Tasks;
 use plimsoll_memory::breakers::is_parent_full;
 use plimsoll_memory::carry;
 use ring::digest::{SHA256, digest};
 use ring::hmac;
-use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{
+    Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, OwnedSemaphorePermit, Semaphore,
+};
 use zeroize::Zeroizing;
 
 use super::faults::Fault;
@@ -91,6 +95,15 @@ pub fn hash(password: &str, salt: &[u8; SALT_BYTES]) -> Result<String, Fault> {
         .map_err(|error| Fault(format!("a password is not hashed: {error}")))
 }
 
+/// A hash that nobody knows a password of, and that costs as much to look at as any. It is not computed: a node that
+/// starts would hold its 19 MiB for nothing.
+fn decoy(key: &hmac::Key) -> String {
+    let drawn = |of: &[u8]| hmac::sign(key, of);
+    let salt = STANDARD_NO_PAD.encode(&drawn(b"salt").as_ref()[..SALT_BYTES]);
+    let output = STANDARD_NO_PAD.encode(drawn(b"output"));
+    format!("$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p=1${salt}${output}")
+}
+
 /// Which password a hash is of, without being one: it tells apart those that a user has had.
 #[must_use]
 pub fn mark(hash: &str) -> u64 {
@@ -123,22 +136,19 @@ pub fn check_hash(hash: &str) -> Result<(), Fault> {
 
 impl Passwords {
     /// With a key that was drawn, for a machine of so many processors.
-    ///
-    /// # Errors
-    /// Where there is no memory to hash with.
-    pub fn new(drawn: &[u8; 32], processors: usize, tasks: Tasks) -> Result<Self, Fault> {
-        let mut salt = [0; SALT_BYTES];
-        salt.copy_from_slice(&drawn[..SALT_BYTES]);
-        Ok(Self {
+    #[must_use]
+    pub fn new(drawn: &[u8; 32], processors: usize, tasks: Tasks) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, drawn);
+        Self {
             turns: Arc::new(Semaphore::new((processors / 2).max(1))),
             waiting: Arc::default(),
             own_waiting: Arc::default(),
             own: AsyncMutex::default(),
             tasks,
-            key: hmac::Key::new(hmac::HMAC_SHA256, drawn),
             proven: Mutex::default(),
-            decoy: hash("", &salt)?,
-        })
+            decoy: decoy(&key),
+            key,
+        }
     }
 
     fn tag(&self, name: &str, hash: &str, password: &[u8]) -> hmac::Tag {
@@ -178,20 +188,15 @@ impl Passwords {
         if password.len() > PASSWORD_BYTES_MAX {
             return Ok(None);
         }
-        let known = hashes.to_vec();
-        let asked = if known.is_empty() { vec![self.decoy.clone()] } else { known };
-        let offered = Zeroizing::new(password.to_vec());
         let turn = self.turn().await?;
         // Of many connections of one user the first proves it for all.
         if let Some(place) = self.proven(name, hashes, password) {
             return Ok(Some(place));
         }
-        let fitting = self.run(turn, move || {
-            let fits = |hash: &String| argon2().verify_password(&offered, hash.as_str()).is_ok();
-            asked.iter().position(fits)
-        });
-        let Some((place, fitting)) = fitting.await?.and_then(|it| Some((it, hashes.get(it)?)))
-        else {
+        let known = hashes.to_vec();
+        let asked = if known.is_empty() { vec![self.decoy.clone()] } else { known };
+        let fitting = self.look(turn, asked, password).await?;
+        let Some((place, fitting)) = fitting.and_then(|it| Some((it, hashes.get(it)?))) else {
             return Ok(None);
         };
         let tag = self.tag(name, fitting, password);
@@ -203,19 +208,14 @@ impl Passwords {
         Ok(Some(place))
     }
 
-    /// The same for whoever may change nothing but its own password. One of those at a time stands in the queue of who
+    /// The turn of whoever may change nothing but its own password. One of those at a time stands in the queue of who
     /// logs in: they would fill it.
     ///
     /// # Errors
-    /// Where it cannot be computed now.
-    pub async fn hash_own(
-        &self,
-        password: String,
-        salt: [u8; SALT_BYTES],
-    ) -> Result<String, Unproven> {
-        let _place = Place::take(&self.own_waiting, OWN_WAITING_MAX)?;
-        let _own = self.own.lock().await;
-        self.hash(password, salt).await
+    /// Where too many wait for it.
+    pub async fn own_turn(&self) -> Result<OwnTurn<'_>, Unproven> {
+        let place = Place::take(&self.own_waiting, OWN_WAITING_MAX)?;
+        Ok(OwnTurn { _own: self.own.lock().await, _place: place })
     }
 
     /// The hash of a new password.
@@ -227,6 +227,33 @@ impl Passwords {
         let turn = self.turn().await?;
         let hashed = self.run(turn, move || hash(&password, &salt)).await?;
         hashed.map_err(|_| Unproven::Memory)
+    }
+
+    /// The same for a password that nobody logs in by: nothing is remembered of it.
+    ///
+    /// # Errors
+    /// Where it cannot be found out now.
+    pub async fn fits(
+        &self,
+        hashes: &[String],
+        password: &[u8],
+    ) -> Result<Option<usize>, Unproven> {
+        let turn = self.turn().await?;
+        self.look(turn, hashes.to_vec(), password).await
+    }
+
+    async fn look(
+        &self,
+        turn: Turn,
+        hashes: Vec<String>,
+        password: &[u8],
+    ) -> Result<Option<usize>, Unproven> {
+        let offered = Zeroizing::new(password.to_vec());
+        let looked = self.run(turn, move || {
+            let fits = |hash: &String| argon2().verify_password(&offered, hash.as_str()).is_ok();
+            hashes.iter().position(fits)
+        });
+        looked.await
     }
 
     /// Runs one away from the threads of connections. Its turn lasts as long as the work, also where whoever asked
@@ -254,6 +281,12 @@ impl Passwords {
             Ok(Turn { _turn: turn, _place: place })
         }
     }
+}
+
+/// See [`Passwords::own_turn`].
+pub struct OwnTurn<'a> {
+    _own: AsyncMutexGuard<'a, ()>,
+    _place: Place,
 }
 
 /// A turn, and the place in the queue that it was waited for in.
@@ -285,7 +318,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_password_is_proven_once_and_remembered() {
-        let passwords = Passwords::new(&[7; 32], 2, Tasks::of_the_machine()).unwrap();
+        let passwords = Passwords::new(&[7; 32], 2, Tasks::of_the_machine());
         let kept = passwords.hash("secret".to_owned(), [1; SALT_BYTES]).await.unwrap();
         assert!(kept.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{kept}");
         assert!(check_hash(&kept).is_ok() && !kept.contains("secret"));
@@ -301,14 +334,16 @@ mod tests {
         assert_eq!(passwords.proven("bob", &other, b"secret"), None);
         let both = [hashes, other].concat();
         assert_eq!(passwords.prove("bob", &both, b"secret").await, Ok(Some(0)));
-        // Nobody has no password, not even an empty one.
+        // Nobody has no password, not even an empty one; its hash is looked at as any.
+        assert_eq!(check_hash(&passwords.decoy), Ok(()));
+        assert_eq!(passwords.decoy.len(), both[0].len());
         assert_eq!(passwords.prove("nobody", &[], b"").await, Ok(None));
         assert_eq!(passwords.prove("nobody", &[], b"x").await, Ok(None));
     }
 
     #[tokio::test]
     async fn the_queue_has_an_end() {
-        let passwords = Passwords::new(&[7; 32], 2, Tasks::of_the_machine()).unwrap();
+        let passwords = Passwords::new(&[7; 32], 2, Tasks::of_the_machine());
         let held: Vec<_> = (0..WAITING_MAX)
             .map(|_| Place::take(&passwords.waiting, WAITING_MAX).unwrap())
             .collect();
@@ -319,12 +354,11 @@ mod tests {
         let held: Vec<_> = (0..OWN_WAITING_MAX)
             .map(|_| Place::take(&passwords.own_waiting, OWN_WAITING_MAX).unwrap())
             .collect();
-        let own = async || passwords.hash_own("x".to_owned(), [1; SALT_BYTES]).await;
-        assert_eq!(own().await, Err(Unproven::Queue));
+        assert_eq!(passwords.own_turn().await.err(), Some(Unproven::Queue));
         assert_eq!(passwords.prove("bob", &[], b"x").await, Ok(None));
         assert!(passwords.hash("x".to_owned(), [1; SALT_BYTES]).await.is_ok());
         drop(held);
-        assert!(own().await.is_ok());
+        assert!(passwords.own_turn().await.is_ok());
     }
 
     #[test]
