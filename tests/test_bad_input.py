@@ -288,3 +288,56 @@ def test_names_that_only_look_like_a_databases(new_node):
         assert try_ask(node, "DELETE", f"/{name}")[0] == 200
     assert node.client(db=3).keys() == [b"own"]
     assert try_ask(node, "DELETE", "/db3")[0] == 404, "it is no index"
+
+
+def nested(levels, inner=1):
+    for _ in range(levels):
+        inner = {"a": inner}
+    return inner
+
+
+def bools(levels):
+    inner = {"term": {"a": 1}}
+    for _ in range(levels):
+        inner = {"bool": {"must": inner}}
+    return inner
+
+
+def test_what_is_too_deep_to_be_read_again_is_not_kept(new_node):
+    """Objects of the metadata lie in others there: what a request may hold may be too deep for whoever starts."""
+    node = new_node().start()
+    assert try_ask(node, "PUT", "/i", {"mappings": {"properties": {"a": {"type": "long"}}}})[0] == 200
+    taken = 0
+    for levels in (90, 99, 100, 110, 120, 124, 125):
+        meta = {"_meta": nested(levels)}
+        template = {"index_patterns": [f"t{levels}*"], "mappings": meta}
+        puts = [
+            (f"/m{levels}", {"mappings": meta}),
+            ("/i/_mapping", meta),
+            (f"/_template/t{levels}", template),
+            (f"/t{levels}", {}),
+            (f"/_index_template/u{levels}", {"index_patterns": [f"u{levels}*"], "template": {"mappings": meta}}),
+            (f"/u{levels}", {}),
+            (f"/i/_alias/l{levels}", {"filter": bools(levels // 2)}),
+            ("/i/_settings", {"index": nested(levels)}),
+            ("/_cluster/settings", {"persistent": nested(levels)}),
+            (f"/_ccr/auto_follow/p{levels}", {"remote_cluster": "r", "leader_index_patterns": ["x"], "settings": nested(levels)}),
+            (f"/_security/user/u{levels}", {"password": "long enough", "roles": [], "metadata": nested(levels)}),
+            (f"/_security/role/r{levels}", {"cluster": [], "metadata": nested(levels)}),
+        ]
+        for path, body in puts:
+            status, answer = try_ask(node, "PUT", path, body)
+            assert status in (200, 400), (path, levels, answer)
+            taken += status == 200
+        key = {"name": "k", "role_descriptors": {"r": {"cluster": [], "metadata": nested(levels)}}}
+        status, answer = try_ask(node, "POST", "/_security/api_key", key)
+        assert status in (200, 400), answer
+        if status == 200:
+            assert try_ask(node, "GET", f"/_security/api_key?id={answer['id']}")[1]["api_keys"], levels
+    assert taken > 20, "not everything is too deep"
+    assert try_ask(node, "PUT", "/i/_mapping", {"properties": {"b": {"type": "long"}}})[0] == 200
+    assert "cannot be" not in node.text()
+    node.kill()
+    node.start()
+    assert try_ask(node, "GET", "/i/_mapping")[1]["i"]["mappings"]["properties"]["b"]
+    assert try_ask(node, "DELETE", "/i")[0] == 200

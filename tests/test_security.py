@@ -882,3 +882,36 @@ def test_guesses_over_an_open_connection_count(node, admin, filled):
             assert answers.readline().startswith(b"-WRONGPASS")
             wrong += 1
     assert 11 <= wrong <= 12 + (time.monotonic() - began), wrong
+
+
+def test_guesses_of_a_new_password_over_connections_that_were_open_count(node, admin, filled):
+    """Whoever knew the password before knows nothing of the new one."""
+    admin("PUT", "/_security/user/stale", {"password": "stale secret", "roles": []})
+    with contextlib.ExitStack() as stack:
+        opened = []
+        for _ in range(40):
+            here = ("127.0.0.10", 0)
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", node.port), 30, source_address=here))
+            sock.sendall(resp.encode("AUTH", "stale", "stale secret"))
+            assert sock.recv(100) == b"+OK\r\n"
+            opened.append(sock)
+        admin("POST", "/_security/user/stale/_password", {"password": "another one"})
+        began = time.monotonic()
+        for sock in opened:
+            sock.sendall(resp.encode("AUTH", "stale", "guess"))
+        time.sleep(3)
+        looked_at = 0
+        for sock in opened:
+            sock.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                looked_at += sock.recv(100).startswith(b"-WRONGPASS")
+        assert 10 <= looked_at <= 12 + (time.monotonic() - began), looked_at
+
+
+def test_a_user_has_only_so_many_rules_at_once(node):
+    with resp.Connection(node.port, 30) as opened:
+        assert opened.ask("AUTH", ADMIN[1]) == b"+OK\r\n"
+        assert opened.ask("ACL", "SETUSER", "many", *["~a"] * 1024) == b"+OK\r\n"
+        many = opened.ask("ACL", "SETUSER", "many", *(f"~{number}" for number in range(100_000)))
+        assert many.startswith(b"-ERR ACL SETUSER takes at most 1024 rules"), many
+        assert opened.ask("ACL", "DELUSER", "many") == b":1\r\n"

@@ -28,6 +28,9 @@ const INDICES_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 255;
 /// The largest mapping, settings and aliases of one index, bytes of JSON.
 const DEFINITION_BYTES_MAX: usize = 4 << 20;
+/// How deep its lists and objects lie in one another at most. A reader of JSON takes 127, what they are kept in
+/// included; nobody could read what is deeper, nor start with it.
+pub(crate) const DEFINITION_DEPTH_MAX: usize = 100;
 /// How often a change of the metadata is tried again after another came before it.
 const ATTEMPTS_MAX: u32 = 100;
 
@@ -322,14 +325,29 @@ fn definition_of(body: IndexBody, created_ms: u64) -> Result<DocumentsDefinition
     Ok(documents)
 }
 
-/// The bytes of a definition or object that is not too large.
+/// The bytes of a definition or object that is neither too large nor too deep: whoever reads the metadata takes it
+/// from within others.
 pub(crate) fn checked(value: &Value) -> Result<Vec<u8>, Error> {
+    if !is_within(value, DEFINITION_DEPTH_MAX) {
+        let reason = format!("it has more than {DEFINITION_DEPTH_MAX} levels of JSON");
+        return Err(Error::illegal_argument(reason));
+    }
     let bytes = value.to_string().into_bytes();
     if bytes.len() > DEFINITION_BYTES_MAX {
         let reason = format!("it takes {} bytes, over {DEFINITION_BYTES_MAX}", bytes.len());
         return Err(Error::illegal_argument(reason));
     }
     Ok(bytes)
+}
+
+/// Whether lists and objects lie in one another at most so deep.
+fn is_within(value: &Value, levels: usize) -> bool {
+    let within = |inner: &Value| is_within(inner, levels - 1);
+    match value {
+        Value::Array(items) => levels > 0 && items.iter().all(within),
+        Value::Object(fields) => levels > 0 && fields.values().all(within),
+        _ => true,
+    }
 }
 
 /// The name rules of Elasticsearch, in its words.

@@ -18,6 +18,7 @@ use super::auto_follow_told::AutoFollowStatistics;
 use super::remote::failed_remote;
 use super::requests::FollowRequest;
 use super::service::Following;
+use crate::documents;
 use crate::metadata;
 use crate::wire::write_error::failed;
 
@@ -238,7 +239,7 @@ impl Following {
             let seen = seen.map_err(Error::internal)?;
             let command = match change(self.auto_follow(name))? {
                 Some(pattern) => {
-                    metadata::put_object(KIND, name, json!(pattern).to_string().as_bytes())
+                    metadata::put_object(KIND, name, &documents::checked(&json!(pattern))?)
                 }
                 None => metadata::delete_object(KIND, name),
             };

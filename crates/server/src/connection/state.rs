@@ -174,8 +174,12 @@ impl ConnectionState {
     /// Waits until a password for this user may be looked at: failed logins from the client's address slow those
     /// that follow.
     async fn attempt(&self, user: &[u8]) -> Result<Attempt, ErrorReply> {
-        // Who logged in last as the same user is no guesser.
-        let is_same = |it: &Arc<Principal>| it.via != Via::Anonymous && it.name.as_bytes() == user;
+        // Who logged in last as the same user is no guesser, unless it has another password by now.
+        let is_same = |it: &Arc<Principal>| {
+            it.via != Via::Anonymous
+                && it.name.as_bytes() == user
+                && self.shared.security.is_proven(it)
+        };
         let (logins, from) = (&self.shared.logins, self.client.remote.ip());
         if !self.has_failed && self.principal.as_ref().is_some_and(is_same) {
             return Ok(logins.untaken(from, PORT));

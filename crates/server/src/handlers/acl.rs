@@ -19,7 +19,7 @@ use crate::{
     node::unix_ms,
     security::{
         Security,
-        acl::{self, Acl},
+        acl::{self, Acl, RULES_MAX},
         audit::{Event, What},
         changes::ChangeError,
         faults::Fault,
@@ -29,6 +29,8 @@ use crate::{
     settings::{PASSWORD_BYTES_MAX, Settings},
 };
 
+/// Rules of one ACL SETUSER, at most: each is held against those before it.
+const MODIFIERS_MAX: usize = 4 * RULES_MAX;
 /// Entries of ACL LOG where it is not said how many.
 const LOG_COUNT: i64 = 10;
 /// Bits of ACL GENPASS where it is not said how many, and the most.
@@ -141,6 +143,11 @@ async fn set_user(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorRe
         return Err(ErrorReply::err("Usernames can't contain spaces or null characters"));
     }
     let kept = kept_name(name);
+    if argv.len() - 3 > MODIFIERS_MAX {
+        return Err(ErrorReply::err(format!(
+            "ACL SETUSER takes at most {MODIFIERS_MAX} rules at once"
+        )));
+    }
     // Each is hashed before the user is changed.
     let new = argv.iter().skip(3).filter(|rule| rule.starts_with(b">"));
     if new.collect::<BTreeSet<_>>().len() > PASSWORDS_MAX {

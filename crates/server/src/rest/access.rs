@@ -85,9 +85,9 @@ pub async fn check(
         return Ok(anonymous);
     }
     let from = peer.address.ip();
-    // Who logged in before as the same user is no guesser.
+    // Who logged in before as the same user is no guesser, unless it has another password by now.
     let name = shown.as_ref().map_or("", Shown::name);
-    let is_known = peer.is_known_as(name);
+    let is_known = peer.known_as(name).is_some_and(|it| node.security.is_proven(&it));
     let attempt = match is_known {
         true => Ok(node.logins.untaken(from, PORT)),
         false => node.logins.attempt(from, PORT).await,
@@ -101,7 +101,7 @@ pub async fn check(
         Some(shown) => shown.who(&node.security).await,
         None => Err(Refused::Unknown),
     };
-    peer.know(known.is_ok().then_some(name));
+    peer.know(known.as_ref().ok().map(|principal| (name, principal)));
     match known {
         Ok(principal) => {
             attempt.passed();

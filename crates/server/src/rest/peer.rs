@@ -30,6 +30,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use crate::linger::LINGER;
 use crate::node::Shared;
 use crate::places::Place;
+use crate::security::{Refused, principal::Principal};
 use crate::tls::{H2, stream::Stream};
 
 /// How long the head of a request may take.
@@ -44,7 +45,8 @@ const STRANGER_TIME: Duration = Duration::from_secs(30);
 pub struct Peer {
     /// Where it comes from.
     pub address: SocketAddr,
-    known_as: Mutex<Option<String>>,
+    /// By which name, and who that is.
+    known_as: Mutex<Option<(String, Arc<Principal>)>>,
     was_served: AtomicBool,
     /// Requests that are being answered: on a connection of HTTP/1.1 one at the most.
     under_way: AtomicUsize,
@@ -86,28 +88,31 @@ impl Peer {
         self.known_as.lock().is_some()
     }
 
-    /// Whether it was right for the user, or the key, of this name.
+    /// Who it is where it was right for the user, or the key, of this name.
     #[must_use]
-    pub fn is_known_as(&self, name: &str) -> bool {
-        self.known_as.lock().as_deref() == Some(name)
+    pub fn known_as(&self, name: &str) -> Option<Arc<Principal>> {
+        let known_as = self.known_as.lock();
+        known_as.as_ref().filter(|(known, _)| known == name).map(|(_, it)| Arc::clone(it))
     }
 
     /// Forgets as whom it was known where that one is not there any more.
     pub(crate) fn follow_users(&self, node: &Shared) {
         let known_as = self.known_as.lock().clone();
-        if known_as.is_some_and(|name| !node.security.has(&name)) {
+        let is_gone = |it: &Principal| node.security.again(it).err() == Some(Refused::Unknown);
+        if known_as.is_some_and(|(_, it)| is_gone(&it)) {
             self.know(None);
         }
     }
 
-    /// Notes as whom it is known; none where what it showed was wrong, or was nothing.
-    pub fn know(&self, name: Option<&str>) {
-        if name.is_some() {
+    /// Notes as whom it is known, by a name; none where what it showed was wrong, or was nothing.
+    pub fn know(&self, who: Option<(&str, &Arc<Principal>)>) {
+        if who.is_some() {
             self.let_in();
         }
         let mut known_as = self.known_as.lock();
-        if known_as.as_deref() != name {
-            *known_as = name.map(str::to_owned);
+        match (&mut *known_as, who) {
+            (Some((known, kept)), Some((name, it))) if known == name => kept.clone_from(it),
+            _ => *known_as = who.map(|(name, it)| (name.to_owned(), Arc::clone(it))),
         }
     }
 

@@ -199,14 +199,6 @@ impl Security {
         Ok(())
     }
 
-    /// Whether there is a user, or a key that holds, of a name that was shown.
-    #[must_use]
-    pub fn has(&self, name: &str) -> bool {
-        let directory = self.directory();
-        let is_key = || directory.of_key(name).is_some() && self.keys.known(name).is_ok();
-        directory.named(name).is_some() || is_key()
-    }
-
     /// Who somebody is that says nothing of itself; none where everybody has to.
     #[must_use]
     pub fn anonymous(&self) -> Option<Arc<Principal>> {
@@ -315,6 +307,12 @@ impl Security {
             }
         };
         again.ok_or(Refused::Unknown)
+    }
+
+    /// Whether what somebody came by holds still.
+    #[must_use]
+    pub fn is_proven(&self, principal: &Principal) -> bool {
+        self.proven_in(&self.directory(), principal).is_ok()
     }
 
     /// The same, where what it came by holds still.
