@@ -290,7 +290,8 @@ def test_names_that_only_look_like_a_databases(new_node):
     assert try_ask(node, "DELETE", "/db3")[0] == 404, "it is no index"
 
 
-def nested(levels, inner=1):
+def nested(levels):
+    inner = 1
     for _ in range(levels):
         inner = {"a": inner}
     return inner

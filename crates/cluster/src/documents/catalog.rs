@@ -30,7 +30,7 @@ const NAME_BYTES_MAX: usize = 255;
 const DEFINITION_BYTES_MAX: usize = 4 << 20;
 /// How deep its lists and objects lie in one another at most. A reader of JSON takes 127, what they are kept in
 /// included; nobody could read what is deeper, nor start with it.
-pub(crate) const DEFINITION_DEPTH_MAX: usize = 100;
+const DEFINITION_DEPTH_MAX: usize = 100;
 /// How often a change of the metadata is tried again after another came before it.
 const ATTEMPTS_MAX: u32 = 100;
 

@@ -365,13 +365,8 @@ impl Connection {
         let _alone = shared.security.changing_alone().await;
         // Not before: that took a while.
         self.state.confirm(argv).await?;
-        let reply = match handlers::run(&mut self.state, Own::Config, argv) {
-            Ok(reply) => reply,
-            Err(error) => {
-                shared.security.forget_own_password();
-                return Err(error);
-            }
-        };
+        let reply = handlers::run(&mut self.state, Own::Config, argv)
+            .inspect_err(|_| shared.security.forget_own_password())?;
         let by = Arc::clone(self.state.known()?);
         let set = shared.security.set_own_password(&by).await.map_err(|error| match error {
             ChangeError::LastAdministrator => handlers::config::failed("requirepass", &error),

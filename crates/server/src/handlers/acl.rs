@@ -154,9 +154,7 @@ async fn set_user(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorRe
         return Err(ErrorReply::err(format!("a user has at most {PASSWORDS_MAX} passwords")));
     }
     let mut changes: Vec<Option<Change>> = Vec::new();
-    if (3..argv.len())
-        .any(|at| argv.get(at).is_some_and(|rule| rule.starts_with(b"<") || rule.starts_with(b">")))
-    {
+    if argv.iter().skip(3).any(|rule| rule.starts_with(b"<") || rule.starts_with(b">")) {
         // Passwords are compared with those that there are.
         security.hear().await.map_err(is_gone)?;
     }

@@ -97,9 +97,8 @@ impl Peer {
 
     /// Forgets as whom it was known where that one is not there any more.
     pub(crate) fn follow_users(&self, node: &Shared) {
-        let known_as = self.known_as.lock().clone();
-        let is_gone = |it: &Principal| node.security.again(it).err() == Some(Refused::Unknown);
-        if known_as.is_some_and(|(_, it)| is_gone(&it)) {
+        let known = self.known_as.lock().as_ref().map(|(_, it)| Arc::clone(it));
+        if known.is_some_and(|it| node.security.again(&it).err() == Some(Refused::Unknown)) {
             self.know(None);
         }
     }

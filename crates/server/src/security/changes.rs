@@ -226,7 +226,6 @@ impl Changing<'_> {
         let directory = self.security.directory();
         let hashes = directory.user(kept).map_or(&[][..], |user| &user.passwords);
         let passwords = &self.security.passwords;
-        let salt = self.security.draw_salt()?;
         let may_others = |by: &Principal| by.may_on_cluster(ClusterPrivileges::SECURITY);
         if let Some(place) = passwords.proven(kept, hashes, password.as_bytes()) {
             return Ok(hashes[place].clone());
@@ -235,12 +234,10 @@ impl Changing<'_> {
             true => None,
             false => Some(passwords.own_turn().await?),
         };
-        if !hashes.is_empty()
-            && let Some(place) = passwords.fits(hashes, password.as_bytes()).await?
-        {
-            return Ok(hashes[place].clone());
+        match passwords.fits(hashes, password.as_bytes()).await? {
+            Some(place) => Ok(hashes[place].clone()),
+            None => self.security.hash(password).await,
         }
-        Ok(passwords.hash(password, salt).await?)
     }
 
     /// Puts a user, or changes one: says whether it is new. Not the first user, which Elasticsearch keeps apart too.

@@ -309,12 +309,6 @@ impl Security {
         again.ok_or(Refused::Unknown)
     }
 
-    /// Whether what somebody came by holds still.
-    #[must_use]
-    pub fn is_proven(&self, principal: &Principal) -> bool {
-        self.proven_in(&self.directory(), principal).is_ok()
-    }
-
     /// The same, where what it came by holds still.
     fn proven_in(
         &self,
@@ -326,6 +320,12 @@ impl Security {
             Via::Settings(None) | Via::Password(None) => Err(Refused::Unknown),
             _ => Ok(again),
         }
+    }
+
+    /// Whether what somebody came by holds still.
+    #[must_use]
+    pub fn is_proven(&self, principal: &Principal) -> bool {
+        self.proven_in(&self.directory(), principal).is_ok()
     }
 
     /// The same somebody as everybody is when this is asked, for what operators do: a node that stood still would take it
