@@ -161,6 +161,9 @@ fn is_broken(totals: &Mutex<Totals>) -> bool {
 /// Runs a seed on a thread of its own, as what a thread remembers (hash keys) must not come from another seed.
 fn one(arguments: &Arguments, seed: u64, totals: &Mutex<Totals>) {
     let plan = arguments.cut().of(&arguments.plan(seed));
+    if arguments.verbose {
+        println!("seed {seed}: {plan:?}");
+    }
     let runs = std::thread::scope(|scope| {
         let count = if arguments.twice { 2 } else { 1 };
         (0..count).map(|_| scope.spawn(|| outcome(&plan)).join()).collect::<Vec<_>>()

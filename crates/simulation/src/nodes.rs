@@ -161,9 +161,14 @@ impl Cluster {
     pub fn rot(&self, at: usize) {
         let machine = &self.machines[at];
         let partitions = machine.dir.join("partitions");
-        let mut files = machine.disk.files();
-        files.retain(|file| file.starts_with(&partitions));
+        let metadata = partitions.join(PartitionId::default().to_string());
         let mut chance = machine.random.of("rot");
+        // Most files are the metadata's, which every node has.
+        let spares_metadata = chance.once_in(2);
+        let mut files = machine.disk.files();
+        files.retain(|file| {
+            file.starts_with(&partitions) && !(spares_metadata && file.starts_with(&metadata))
+        });
         if !files.is_empty() {
             let drawn = usize::try_from(chance.below(files.len() as u64)).unwrap_or_default();
             tracing::debug!(file = %files[drawn].display(), "a bit turns");

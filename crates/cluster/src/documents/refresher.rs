@@ -212,9 +212,7 @@ impl Documents {
         let at_least = bar.ok_or_else(|| no_shard("the log does not answer".to_owned()))?.0;
         // Else a node that is back might be left out while it takes its views for complete (`current.rs`).
         self.router.become_current().await;
-        if let Err(error) = self.router.follow_members() {
-            tracing::warn!(%error, "the nodes' reports cannot be read");
-        }
+        self.router.follow_members_or_warn();
         let there = self.router.others_with(copies, Class::Scan);
         // Who is not heard of does not serve, by the word of this node.
         let (there, away): (Vec<_>, Vec<_>) =

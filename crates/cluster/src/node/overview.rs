@@ -170,6 +170,7 @@ impl Coordinator {
     /// The nodes of the cluster, by their ids, also those that left and were not forgotten.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeOverview> {
+        self.shared().router.follow_members_or_warn();
         let members = &self.shared().members;
         let all = members.all();
         let manager = all.values().find(|member| member.is_alive()).map(|member| &member.id);
@@ -229,6 +230,8 @@ struct Look<'a> {
 
 impl<'a> Look<'a> {
     fn new(shared: &'a Shared) -> Self {
+        // A node that has just left, or damaged a copy, is not called well.
+        shared.router.follow_members_or_warn();
         let members = shared.members.all();
         let there = shared.members.data_nodes();
         let log_time_ms = shared.metadata.log_time_ms();

@@ -34,6 +34,7 @@ use plimsoll_control::pacing::debt;
 use plimsoll_control::selection::{Ask, Candidate, FailureKind, NodeId};
 use plimsoll_control::{Class, LoadLine};
 use plimsoll_index::{Error, ErrorClass};
+use plimsoll_log::Lsn;
 use plimsoll_storage::{ErrorKind, ErrorReply};
 use tokio::sync::{Notify, watch};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -156,8 +157,8 @@ pub(crate) struct Router {
     /// Up to where of the metadata's log this node serves what it says.
     pub reconciled: watch::Sender<u64>,
     pub current: Current,
-    /// One takes the members over at a time.
-    following_members: Mutex<()>,
+    /// The position of the metadata that the members were taken over at. One does that at a time.
+    following_members: Mutex<Option<Lsn>>,
 }
 
 /// Up to when this node knows what was acknowledged of the metadata. Moments are ns of the node's time; 0 where
@@ -225,9 +226,21 @@ impl Router {
     /// Takes over what the metadata says of the nodes and their copies.
     pub(crate) fn follow_members(&self) -> Result<(), MetadataError> {
         // Who read before others does not take over after them.
-        let _following = self.following_members.lock();
-        self.members.set(metadata::nodes(&self.metadata, &self.members.all())?);
+        let mut followed = self.following_members.lock();
+        // Before what is read: rows are there once their position is.
+        let applied = self.metadata.applied();
+        if *followed != Some(applied) {
+            self.members.set(metadata::nodes(&self.metadata, &self.members.all())?);
+            *followed = Some(applied);
+        }
         Ok(())
+    }
+
+    /// The same for what can do with what was taken over last.
+    pub(crate) fn follow_members_or_warn(&self) {
+        if let Err(error) = self.follow_members() {
+            tracing::warn!(%error, "the nodes' reports cannot be read");
+        }
     }
 
     /// The nodes that serve a copy, this one excepted, in the order in which they should be
@@ -607,9 +620,7 @@ impl Router {
         }
         let metadata = self.metadata.applied().0;
         // One that came back a moment ago may take itself for current already.
-        if let Err(error) = self.follow_members() {
-            tracing::warn!(%error, "the nodes' reports cannot be read");
-        }
+        self.follow_members_or_warn();
         let others = self.members.others();
         let end = self.world.time.now() + ACKNOWLEDGE_TIMEOUT;
         let asked = others.iter().map(|member| async move {
@@ -644,9 +655,7 @@ impl Router {
                 return;
             }
             self.world.time.sleep(PAUSE).await;
-            if let Err(error) = self.follow_members() {
-                tracing::warn!(%error, "the nodes' reports cannot be read");
-            }
+            self.follow_members_or_warn();
         }
     }
 
