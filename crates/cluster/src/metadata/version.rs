@@ -10,7 +10,8 @@
 //! | 4 | ranges of a hash's fields (`PLIMSOLL.HRANGE`, `PLIMSOLL.HREMRANGE`) and checks before fields are set (`PLIMSOLL.HCHECKSET`); conditions on what a string is (`SET … IFEQ`, DELEX), DIGEST; SCAN of a part of the keys |
 //! | 5 | a write carries its table's default expiry |
 //! | 6 | users and roles are made |
-//! | 7 | sweeps carry a form number (the feature `next-version` alone: what tests upgrade to) |
+//! | 7 | a node packs the rows of a hash of one short field: its files are read by no older version |
+//! | 8 | sweeps carry a form number (the feature `next-version` alone: what tests upgrade to) |
 //!
 //! The first of the nodes raises it to what all members know, unless `cluster.version.raise` is
 //! `hold`. A node whose version is older than the cluster's refuses to start, by name.
@@ -21,7 +22,7 @@ use plimsoll_storage::operation::DEFAULT_EXPIRY_SINCE;
 use plimsoll_storage::partition::{BUDGETED_SINCE, OverBudget};
 
 /// The newest version that this binary knows.
-pub(crate) const KNOWN: u32 = if cfg!(feature = "next-version") { 7 } else { 6 };
+pub(crate) const KNOWN: u32 = if cfg!(feature = "next-version") { 8 } else { 7 };
 /// From this one on, operations beyond the budget of a record are refused.
 pub(crate) const BUDGETS: u32 = BUDGETED_SINCE;
 
@@ -31,6 +32,9 @@ pub(crate) const SLICES: u32 = 2;
 pub(crate) const FOLLOWING: u32 = plimsoll_log::record::CARRIED_SINCE;
 /// From this one on, tables may have a default expiry.
 pub(crate) const DEFAULT_EXPIRY: u32 = DEFAULT_EXPIRY_SINCE;
+
+/// From this one on, nodes pack rows in their stores.
+pub(crate) const PACKED_ROWS: u32 = 7;
 
 /// From this one on, all nodes ask who somebody is.
 pub const SECURITY: u32 = 6;

@@ -133,6 +133,9 @@ impl Opening {
         // A node that is alone is all members.
         let is_free = self.log.is_alone && !settings::cluster::holds_version(&partition);
         self.version.raise(if is_free { version::KNOWN } else { in_force });
+        if self.version.allows(version::PACKED_ROWS) {
+            self.resources.pack_rows();
+        }
         let notes = metadata::trim_notes(&partition)?;
         let tables = Tables::default();
         let mut held: BTreeMap<GroupId, Vec<Held>> = BTreeMap::new();

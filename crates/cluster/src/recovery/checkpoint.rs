@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plimsoll_base::disk::{DiskFile, Found};
 use plimsoll_base::time::Instant;
 use plimsoll_base::{Disk, World};
-use plimsoll_storage::partition::{STORE_FORMAT, Store, position_of};
+use plimsoll_storage::partition::{Store, position_of};
 use plimsoll_storage::rows::StoreError;
 
 use super::hashing::{Hashing, Known, identity};
@@ -168,7 +168,9 @@ impl Checkpoint {
             file.checksum = hashing.ready();
         }
         let indexed = indexed.map(|position| position.0);
-        let listing = CopyListing { number, format: STORE_FORMAT, lsn, indexed, files };
+        // After the files were made, as it only rises.
+        let format = store.format();
+        let listing = CopyListing { number, format, lsn, indexed, files };
         let shrinking = packing::unknown();
         Ok(Self { folder, made_at: world.time.now(), listing, hashing, shrinking })
     }

@@ -5,7 +5,7 @@ use super::service::Replication;
 use crate::metadata;
 use crate::metadata::error::MetadataError;
 use crate::metadata::members::Member;
-use crate::metadata::version::{BUDGETS, refusal};
+use crate::metadata::version::{BUDGETS, PACKED_ROWS, refusal};
 use crate::settings;
 
 impl Replication {
@@ -13,6 +13,9 @@ impl Replication {
     pub(crate) fn follow_version(&self) -> Result<(), MetadataError> {
         let version = metadata::version(&self.metadata)?;
         self.version.raise(version);
+        if self.version.allows(PACKED_ROWS) {
+            self.resources.pack_rows();
+        }
         if let Some(why) = refusal(version) {
             self.reopening.tell(&why);
         }

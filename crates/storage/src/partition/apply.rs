@@ -434,7 +434,9 @@ impl Replica {
             touches
         });
         let changes = overlay.into_changes();
-        self.store.write_changes(changes, self.notes_documents)?;
+        // A leader's changes have its numbers.
+        let new_from = if self.following.is_some() { u64::MAX } else { self.stamp.sequence + 1 };
+        self.store.write_changes(changes, new_from, self.notes_documents)?;
         self.touches = touches;
         self.shared_permille = shared_permille;
         self.is_new = false;

@@ -4,12 +4,14 @@
 //!
 //! Which fields a short hash has is known beside its rows, see `field_names.rs`.
 
+use std::cell::OnceCell;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
 use super::engine::Reach;
 use super::field_names::{FIELDS_MAX, join_names, split_name};
+use super::packed::{self, Packed};
 use super::row_cache::{Look, Miss};
 use super::store::Store;
 use crate::rows::key::{KeyRows, StoreKey};
@@ -28,6 +30,8 @@ pub struct CachedKey<'a> {
     stem: StoreKey,
     meta: StoreKey,
     look: Look,
+    /// What is stored under that, once it was asked for.
+    stored_meta: OnceCell<Option<Bytes>>,
 }
 
 impl<'a> CachedKey<'a> {
@@ -40,7 +44,7 @@ impl<'a> CachedKey<'a> {
         let meta = StoreKey::from_slice(rows.meta());
         let stem = StoreKey::from_slice(&meta[..meta.len() - 1]);
         let look = store.rows.begin_look(&stem).ok_or(StoreError::NotCached)?;
-        Ok(Self { store, stem, meta, look })
+        Ok(Self { store, stem, meta, look, stored_meta: OnceCell::new() })
     }
 
     /// Whether all that was read was there at one moment. Where it was not, nothing that was read says anything, be
@@ -50,10 +54,24 @@ impl<'a> CachedKey<'a> {
         self.store.rows.is_still(&self.stem, &self.look)
     }
 
+    fn stored_meta(&self) -> Result<Option<&Bytes>, StoreError> {
+        if let Some(stored) = self.stored_meta.get() {
+            return Ok(stored.as_ref());
+        }
+        let stored = self.store.stored_through(&self.meta, Reach::Memory)?;
+        Ok(self.stored_meta.get_or_init(|| stored).as_ref())
+    }
+
+    /// The row that has both the hash and its field.
+    fn packed(&self) -> Result<Option<(&Bytes, Packed<'_>)>, StoreError> {
+        let Some(stored) = self.stored_meta()? else { return Ok(None) };
+        Ok(Packed::of(&self.meta, stored)?.map(|packed| (stored, packed)))
+    }
+
     /// How many fields the hash has, where it is a short one.
     fn fields_total(&self) -> Result<usize, StoreError> {
-        let Some(row) = self.get(&self.meta)? else { return Ok(0) };
-        match Meta::decode(&row)?.0.kind {
+        let Some(row) = self.stored_meta()? else { return Ok(0) };
+        match Meta::decode(row)?.0.kind {
             Kind::Hash(fields) => match usize::try_from(fields.total) {
                 Ok(total) if total <= FIELDS_MAX => Ok(total),
                 _ => Err(StoreError::NotCached),
@@ -139,14 +157,27 @@ impl RowsRead for CachedKey<'_> {
         if !key.starts_with(&self.stem) {
             return Err(StoreError::NotCached);
         }
-        self.store.cached_row().get(key)
+        if *key == *self.meta {
+            let stored = self.stored_meta()?.cloned();
+            return stored.map(|stored| packed::unpacked(key, stored)).transpose();
+        }
+        match self.packed()? {
+            Some((stored, packed)) if *packed.field_key(&self.meta) == *key => {
+                Ok(Some(stored.slice_ref(packed.field)))
+            }
+            _ => self.store.stored_through(key, Reach::Memory),
+        }
     }
 
     fn with_value(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         if !key.starts_with(&self.stem) {
             return Err(StoreError::NotCached);
         }
-        self.store.cached_row().with_value(key, show)
+        let Some(stored) = self.stored_meta()?.filter(|_| *key == *self.meta) else {
+            return self.store.cached_row().with_value(key, show);
+        };
+        packed::show_unpacked(key, stored, show)?;
+        Ok(true)
     }
 
     /// Of all fields of a generation alone.
@@ -154,6 +185,13 @@ impl RowsRead for CachedKey<'_> {
         let is_of_all = KeyRows::is_of_all_fields(&self.stem, from, to);
         if !is_of_all {
             return Err(StoreError::NotCached);
+        }
+        if let Some((_, packed)) = self.packed()? {
+            let key = packed.field_key(&self.meta);
+            if from <= &*key && &*key < to {
+                let _ = visit(&key, packed.field);
+            }
+            return Ok(());
         }
         let total = self.fields_total()?;
         let rows = match self.kept_rows(from, total)? {

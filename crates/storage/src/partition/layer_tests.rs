@@ -116,7 +116,7 @@ proptest! {
                 overlay.put(key, &[*value]);
                 model.insert(key.clone(), vec![*value]);
             }
-            store.write_changes(overlay.into_changes(), false).unwrap();
+            store.write_changes(overlay.into_changes(), 0, false).unwrap();
         }
         let mut model_single = model.clone();
         let mut layered = Overlay::new(&together);
@@ -131,9 +131,9 @@ proptest! {
             }
             layered.end().unwrap();
             alone.end().unwrap();
-            single.write_changes(alone.into_changes(), false).unwrap();
+            single.write_changes(alone.into_changes(), 0, false).unwrap();
         }
-        together.write_changes(layered.into_changes(), false).unwrap();
+        together.write_changes(layered.into_changes(), 0, false).unwrap();
         let all = |store: &Store| scanned(store, &[0], &[0xff], usize::MAX);
         prop_assert_eq!(all(&together), all(&single));
         prop_assert_eq!(all(&together), model.into_iter().collect::<Vec<_>>());

@@ -24,6 +24,7 @@ mod merge;
 mod overlay;
 mod owned;
 mod pace;
+mod packed;
 mod pending;
 mod recent;
 mod resources;
@@ -69,6 +70,8 @@ mod following_budget_tests;
 mod following_tests;
 #[cfg(test)]
 mod layer_tests;
+#[cfg(test)]
+mod packed_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! limiter) and what is beside it. What is read and written is `store.rs`'s.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use plimsoll_base::{Disk, Random, World};
@@ -79,6 +79,7 @@ pub struct Resources {
     pub(super) rows: Arc<RowCache>,
     pub(super) recent_bytes: Arc<AtomicUsize>,
     pub(super) stores: AtomicU32,
+    pub(super) packs: Arc<AtomicBool>,
 }
 
 /// What they share by the engine that they have.
@@ -155,7 +156,13 @@ impl Resources {
             rows: Arc::new(RowCache::new(options.row_cache_bytes)),
             recent_bytes: Arc::default(),
             stores: AtomicU32::new(0),
+            packs: Arc::default(),
         }
+    }
+
+    /// Has rows packed from now on where two can be one: no older version reads them.
+    pub fn pack_rows(&self) {
+        self.packs.store(true, Ordering::Relaxed);
     }
 
     /// Has no files rewritten of stores that are opened from now on, until [`Self::release_compactions`]: while

@@ -17,6 +17,7 @@ use super::changes::Changes;
 use super::engine::{Batch, Engine, Reach, Snapshot, Value};
 use super::field_names::keep_names;
 use super::merge::walk_merged;
+use super::packed::{self, Packing};
 use super::pending::{Pending, SortedRows};
 use super::recent::Recent;
 use super::resources::Resources;
@@ -38,6 +39,8 @@ pub struct Store {
     /// Whether files could not be written, and [`Store::resume`] was not called since.
     has_failed: Arc<AtomicBool>,
     unflushed: Arc<Unflushed>,
+    /// Whether rows may be packed: see [`Resources::pack_rows`].
+    packs: Arc<AtomicBool>,
 }
 
 /// So much may wait in memory while the store takes nothing, bytes: what is acknowledged is in the
@@ -74,6 +77,7 @@ impl Store {
             has_tombstones: Arc::default(),
             has_failed,
             unflushed: Arc::clone(&resources.unflushed),
+            packs: Arc::clone(&resources.packs),
         };
         store.scan(&[key::KIND_TOMBSTONE], &[key::KIND_TOMBSTONE + 1], &mut |_, _| {
             store.has_tombstones.store(true, Ordering::Relaxed);
@@ -104,6 +108,11 @@ impl Store {
     #[must_use]
     pub fn recent(&self) -> &Recent {
         &self.recent
+    }
+
+    /// Whether rows may be packed.
+    pub(super) fn packs(&self) -> bool {
+        self.packs.load(Ordering::Relaxed)
     }
 
     /// Whether a tombstone may be among the rows: where none was ever written, none is looked for.
@@ -247,9 +256,32 @@ impl Store {
         unreadable.map(|()| groups)
     }
 
-    /// Reads a row from memory, or from the engine and then keeps it there. What is pending is looked at
-    /// before the store: it leaves there only once the store has it.
+    /// Reads a row as it is now.
     fn get_through(&self, key: &[u8], reach: Reach) -> Result<Option<Bytes>, StoreError> {
+        let stored = |key: &[u8]| self.stored_through(key, reach);
+        if key::meta_before(key).is_none() {
+            return stored(key)?.map(|row| packed::unpacked(key, row)).transpose();
+        }
+        let Some(look) = self.rows.begin_look(key) else { return self.get_of_moment(key, reach) };
+        let row = packed::get(key, &stored)?;
+        if self.rows.is_still(key, &look) { Ok(row) } else { self.get_of_moment(key, reach) }
+    }
+
+    /// The same where a row lies in one of two places, between which it is moved just now.
+    fn get_of_moment(&self, key: &[u8], reach: Reach) -> Result<Option<Bytes>, StoreError> {
+        match reach {
+            Reach::Files => self.snapshot()?.get(key),
+            Reach::Memory => Err(StoreError::NotCached),
+        }
+    }
+
+    /// Reads a stored row from memory, or from the engine and then keeps it there. What is pending is looked at
+    /// before the store: it leaves there only once the store has it.
+    pub(super) fn stored_through(
+        &self,
+        key: &[u8],
+        reach: Reach,
+    ) -> Result<Option<Bytes>, StoreError> {
         let miss = match self.rows.get(self.number, key) {
             Ok(value) => return Ok(Some(value)),
             Err(miss) => miss,
@@ -264,17 +296,23 @@ impl Store {
         Ok(value)
     }
 
-    /// As [`Self::get_through`], for who does not keep the value: only one that is kept in memory is
-    /// copied.
+    /// As [`Self::get_through`], for who does not keep the value, and knows whether its key was written meanwhile: only
+    /// one that is kept in memory is copied.
     fn read_through(
         &self,
         key: &[u8],
         reach: Reach,
         show: &mut dyn FnMut(&[u8]),
     ) -> Result<bool, StoreError> {
+        if let Some(meta_key) = key::meta_before(key)
+            && let Some(stored) = self.stored_through(&meta_key, reach)?
+            && packed::show_field(key, &meta_key, &stored, show)?
+        {
+            return Ok(true);
+        }
         let miss = match self.rows.get(self.number, key) {
             Ok(value) => {
-                show(&value);
+                packed::show_unpacked(key, &value, show)?;
                 return Ok(true);
             }
             Err(miss) => miss,
@@ -282,6 +320,7 @@ impl Store {
         let value = match self.pending.get(key) {
             Some(value) => value,
             None => match self.engine.get(key, reach)? {
+                // None that is packed.
                 Some(value) if !RowCache::takes(&value) => {
                     show(&value);
                     return Ok(true);
@@ -291,17 +330,21 @@ impl Store {
         };
         let Some(value) = value else { return Ok(false) };
         self.rows.keep(self.number, key, &value, &miss);
-        show(&value);
+        packed::show_unpacked(key, &value, show)?;
         Ok(true)
     }
 
-    /// Takes the changes of a record in, whole or not at all; visible at once. Rows of documents
-    /// are kept in memory only once they are read: most are not, and an index asks for them.
+    /// Takes the changes of a record in, whole or not at all; visible at once. Hashes of generations from
+    /// `new_from` on are made by them. Rows of documents are kept in memory only once they are read: most are not,
+    /// and an index asks for them.
     pub(super) fn write_changes(
         &self,
-        changes: Changes,
+        mut changes: Changes,
+        new_from: u64,
         are_documents: bool,
     ) -> Result<(), StoreError> {
+        let stored = |key: &[u8]| self.stored_through(key, Reach::Files);
+        Packing { packs: self.packs(), new_from, stored: &stored }.pack(&mut changes)?;
         if changes.rows.keys().any(|key| key.first() == Some(&key::KIND_TOMBSTONE)) {
             self.has_tombstones.store(true, Ordering::Relaxed);
         }
@@ -445,10 +488,7 @@ impl RowsRead for Store {
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        if self.hand_on_to_read().is_err() {
-            return self.snapshot()?.scan(from, to, visit);
-        }
-        self.engine.walk([from, to], Reach::Files, visit)
+        self.snapshot()?.scan(from, to, visit)
     }
 
     fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
@@ -463,8 +503,8 @@ pub struct StoreSnapshot<'a> {
     pending: Option<Arc<SortedRows>>,
 }
 
-impl RowsRead for StoreSnapshot<'_> {
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+impl StoreSnapshot<'_> {
+    fn stored(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         if let Some(change) = self.pending.as_ref().and_then(|pending| pending.get(key)) {
             return Ok(change.clone());
         }
@@ -472,14 +512,7 @@ impl RowsRead for StoreSnapshot<'_> {
         Ok(value.map(|value| value.to_bytes()))
     }
 
-    fn with_value(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
-        if let Some(change) = self.pending.as_ref().and_then(|pending| pending.get(key)) {
-            return Ok(change.as_ref().inspect(|value| show(value)).is_some());
-        }
-        Ok(shown(self.snapshot.get(key, Reach::Files)?, show))
-    }
-
-    fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+    fn walk_stored(&self, [from, to]: [&[u8]; 2], visit: Visit<'_>) -> Result<(), StoreError> {
         let walk = |visit: Visit<'_>| self.snapshot.walk([from, to], Reach::Files, visit);
         let Some(pending) = self.pending.as_ref().filter(|_| from < to) else {
             return walk(visit);
@@ -491,13 +524,35 @@ impl RowsRead for StoreSnapshot<'_> {
         };
         walk_merged(changed, &mut show, walk)
     }
+}
+
+impl RowsRead for StoreSnapshot<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        packed::get(key, &|key| self.stored(key))
+    }
+
+    fn with_value(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        let stored = |key: &[u8], show: &mut dyn FnMut(&[u8])| {
+            if let Some(change) = self.pending.as_ref().and_then(|pending| pending.get(key)) {
+                return Ok(change.as_ref().inspect(|value| show(value)).is_some());
+            }
+            Ok(shown(self.snapshot.get(key, Reach::Files)?, show))
+        };
+        packed::show(key, &stored, show)
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        let walk = |visit: Visit<'_>| self.walk_stored([from, to], visit);
+        packed::walk([from, to], false, &|key| self.stored(key), walk, visit)
+    }
 
     fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         if self.pending.is_some() {
             // A store that takes nothing is seldom, and ends soon.
             return gather_back(self, from, to, visit);
         }
-        self.snapshot.walk_back([from, to], Reach::Files, visit)
+        let walk = |visit: Visit<'_>| self.snapshot.walk_back([from, to], Reach::Files, visit);
+        packed::walk([from, to], true, &|key| self.stored(key), walk, visit)
     }
 }
 
@@ -507,21 +562,32 @@ pub struct CachedStore<'a> {
     snapshot: Snapshot<'a>,
 }
 
+impl CachedStore<'_> {
+    fn stored(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.snapshot.get(key, Reach::Memory)?.map(|value| value.to_bytes()))
+    }
+}
+
 impl RowsRead for CachedStore<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        Ok(self.snapshot.get(key, Reach::Memory)?.map(|value| value.to_bytes()))
+        packed::get(key, &|key| self.stored(key))
     }
 
     fn with_value(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
-        Ok(shown(self.snapshot.get(key, Reach::Memory)?, show))
+        let stored = |key: &[u8], show: &mut dyn FnMut(&[u8])| {
+            Ok(shown(self.snapshot.get(key, Reach::Memory)?, show))
+        };
+        packed::show(key, &stored, show)
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.snapshot.walk([from, to], Reach::Memory, visit)
+        let walk = |visit: Visit<'_>| self.snapshot.walk([from, to], Reach::Memory, visit);
+        packed::walk([from, to], false, &|key| self.stored(key), walk, visit)
     }
 
     fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.snapshot.walk_back([from, to], Reach::Memory, visit)
+        let walk = |visit: Visit<'_>| self.snapshot.walk_back([from, to], Reach::Memory, visit);
+        packed::walk([from, to], true, &|key| self.stored(key), walk, visit)
     }
 }
 
@@ -561,7 +627,7 @@ mod tests {
         let store = Store::open(dir.path(), &resources()).unwrap();
         let put = |key: &[u8], value: &'static [u8]| {
             let rows = [(key.into(), Some(Bytes::from_static(value)))].into_iter().collect();
-            store.write_changes(Changes { rows, removed: Default::default() }, false).unwrap();
+            store.write_changes(Changes { rows, removed: Default::default() }, 0, false).unwrap();
         };
         put(b"ma", b"1");
         store.has_failed.store(true, Ordering::Relaxed);
@@ -603,7 +669,7 @@ mod tests {
         let store = Store::open(dir.path(), &resources()).unwrap();
         let put = |key: &[u8]| {
             let rows = [(key.into(), Some(Bytes::from_static(b"1")))].into_iter().collect();
-            store.write_changes(Changes { rows, removed: Default::default() }, false).unwrap();
+            store.write_changes(Changes { rows, removed: Default::default() }, 0, false).unwrap();
         };
         put(b"ma");
         let keys = || {

@@ -79,7 +79,9 @@ impl Observer for Effects {
 }
 
 pub(super) fn resources() -> Resources {
-    Resources::new(StoreOptions::default(), std::sync::Arc::new(|| ()))
+    let resources = Resources::new(StoreOptions::default(), std::sync::Arc::new(|| ()));
+    resources.pack_rows();
+    resources
 }
 
 pub(super) fn open(dir: &Path) -> Replica {
@@ -279,7 +281,7 @@ proptest! {
                 let value = overlay.get(&[key]).unwrap();
                 prop_assert_eq!(value, model.get(&key).map(|value| Bytes::from(vec![*value])));
             }
-            store.write_changes(overlay.into_changes(), false).unwrap();
+            store.write_changes(overlay.into_changes(), 0, false).unwrap();
             prop_assert_eq!(&rows_of(&store), &model);
         }
     }

@@ -182,6 +182,24 @@ impl<'a> RowKey<'a> {
         };
         Some(Self { hash, stem, key, field })
     }
+
+    /// The key of a field's row, where all rows of its Redis key begin with `stem`.
+    #[must_use]
+    pub fn field_of(stem: &[u8], generation: u64, field: &[u8]) -> StoreKey {
+        let mut row = StoreKey::from_slice(stem);
+        row.push(SUFFIX_FIELD);
+        row.extend_from_slice(&generation.to_be_bytes());
+        row.extend_from_slice(field);
+        row
+    }
+
+    /// The key of the meta row, where all rows of its Redis key begin with `stem`.
+    #[must_use]
+    pub fn meta_of(stem: &[u8]) -> StoreKey {
+        let mut row = StoreKey::from_slice(stem);
+        row.push(SUFFIX_META);
+        row
+    }
 }
 
 /// The first key after all rows of the Redis key whose rows begin with `stem`.
@@ -190,6 +208,20 @@ pub fn end_of(stem: &[u8]) -> StoreKey {
     let mut end = StoreKey::from_slice(stem);
     end.push(SUFFIX_END);
     end
+}
+
+/// The meta row that lies before `from`, where other rows of its key may lie at or after it.
+#[must_use]
+pub fn meta_before(from: &[u8]) -> Option<StoreKey> {
+    let mut rest = from.strip_prefix(&[KIND_ROW])?;
+    rest.split_off(..HASH_BYTES)?;
+    let length = usize::try_from(get_varint(&mut rest).ok()?).ok()?;
+    rest.split_off(..length)?;
+    let stem = &from[..from.len() - rest.len()];
+    if rest <= [SUFFIX_META].as_slice() || rest >= [SUFFIX_END].as_slice() {
+        return None;
+    }
+    Some(RowKey::meta_of(stem))
 }
 
 /// The first key of rows whose order hash is at least `hash`.
@@ -307,6 +339,20 @@ mod tests {
         assert_eq!(parsed.field, Some((9, b"".as_slice())));
         for junk in [b"".as_slice(), b"\x01", b"\x01abcdefgh", b"\x01abcdefgh\x05k\x00"] {
             assert_eq!(RowKey::parse(junk), None);
+        }
+    }
+
+    #[test]
+    fn the_meta_row_before_a_place_among_rows_is_found() {
+        let mut rows = KeyRows::new(b"key");
+        let meta = StoreKey::from_slice(rows.meta());
+        let after = [&*meta, &[0]].concat();
+        let fields_from = rows.fields_from(0);
+        for from in [rows.field(7, b"f"), &after, &fields_from] {
+            assert_eq!(meta_before(from).as_ref(), Some(&meta));
+        }
+        for from in [&meta[..], &meta[..meta.len() - 1], &rows.end(), &rows_from(9), b"", b"\x02"] {
+            assert_eq!(meta_before(from), None);
         }
     }
 

@@ -74,7 +74,7 @@ mod tests {
         let store = Store::open(dir.path(), &resources()).unwrap();
         let put = |key: &[u8]| {
             let rows = [(key.into(), Some(Bytes::from_static(b"1")))].into_iter().collect();
-            store.write_changes(Changes { rows, removed: Default::default() }, false).unwrap();
+            store.write_changes(Changes { rows, removed: Default::default() }, 0, false).unwrap();
         };
         ["ma", "mb", "md", "me"].iter().for_each(|key| put(key.as_bytes()));
         let walked = |rows: &dyn RowsRead, from: &[u8], to: &[u8]| {
