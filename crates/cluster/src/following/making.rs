@@ -161,6 +161,7 @@ impl Keeping {
             compression,
             chunk_bytes_max: 5 << 20,
             chunks_of_file_max,
+            format_max: here.replication.resources.format_max(),
             ..CopyOptions::default()
         }
     }

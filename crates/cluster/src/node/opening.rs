@@ -133,7 +133,8 @@ impl Opening {
         // A node that is alone is all members.
         let is_free = self.log.is_alone && !settings::cluster::holds_version(&partition);
         self.version.raise(if is_free { version::KNOWN } else { in_force });
-        if self.version.allows(version::PACKED_ROWS) {
+        // Once the metadata says it: by that an older version finds out that it is too old.
+        if in_force >= version::PACKED_ROWS {
             self.resources.pack_rows();
         }
         let notes = metadata::trim_notes(&partition)?;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use plimsoll_base::time::Instant;
 use plimsoll_control::Random;
 use plimsoll_log::PartitionId;
-use plimsoll_storage::partition::{Checksum, STORE_FORMAT};
+use plimsoll_storage::partition::Checksum;
 
 use super::away::Away;
 use super::options::{CHECKSUMS_MAX, CopyError, CopyOptions};
@@ -119,12 +119,12 @@ impl<'a> Asking<'a> {
             let trouble = match self.ask(question).await {
                 Ok(Reply::Checkpoint { listing, checksum }) if listing.checksum() == checksum => {
                     let listing = CopyListing::from(listing);
-                    check(&listing)?;
+                    check(&listing, self.options.format_max)?;
                     self.gave();
                     return Ok(Offer { listing, is_plain: true });
                 }
                 Ok(Reply::Copy { listing, checksum }) if listing.checksum() == checksum => {
-                    check(&listing)?;
+                    check(&listing, self.options.format_max)?;
                     self.gave();
                     return Ok(Offer { listing, is_plain: false });
                 }
@@ -231,11 +231,11 @@ pub(super) fn heard_instead(heard: Result<Reply, CallError>) -> Result<Trouble, 
 }
 
 /// Whether a listing makes sense. Names become names of files here: none may lead elsewhere.
-fn check(listing: &CopyListing) -> Result<(), CopyError> {
-    if listing.format > STORE_FORMAT {
+fn check(listing: &CopyListing, format_max: u8) -> Result<(), CopyError> {
+    if listing.format > format_max {
         let format = listing.format;
         return Err(CopyError::Unfit(format!(
-            "its rows are in format {format}, this version reads up to {STORE_FORMAT}"
+            "its rows are in format {format}, this cluster's version reads up to {format_max}"
         )));
     }
     let damaged = |what: String| Err(CopyError::Damaged(what));
@@ -269,6 +269,8 @@ fn check(listing: &CopyListing) -> Result<(), CopyError> {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_storage::partition::STORE_FORMAT;
+
     use super::*;
     use crate::wire::CopyFile;
 
@@ -286,30 +288,36 @@ mod tests {
 
     #[test]
     fn a_listing_that_leads_elsewhere_or_makes_no_sense_is_refused() {
-        check(&listing(vec![rows("000012.sst"), rows("MANIFEST-000004"), rows("CURRENT")]))
-            .unwrap();
+        check(
+            &listing(vec![rows("000012.sst"), rows("MANIFEST-000004"), rows("CURRENT")]),
+            STORE_FORMAT,
+        )
+        .unwrap();
         let names =
             ["", "..", ".", "../x", "/etc/x", "a/b", "a\\b", "a\0b", ".hidden", "ü", "index"];
         for name in names {
-            let refused = check(&listing(vec![rows("CURRENT"), rows(name)])).unwrap_err();
+            let refused =
+                check(&listing(vec![rows("CURRENT"), rows(name)]), STORE_FORMAT).unwrap_err();
             assert!(matches!(refused, CopyError::Damaged(_)), "{name:?}: {refused}");
         }
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         let empty = CopyFile { bytes: 0, checksum: Some(1), ..rows("empty") };
         for files in [vec![], vec![rows("a"), rows("a")], vec![rows(&long)], vec![empty]] {
-            assert!(matches!(check(&listing(files)), Err(CopyError::Damaged(_))));
+            assert!(matches!(check(&listing(files), STORE_FORMAT), Err(CopyError::Damaged(_))));
         }
         let later = CopyListing { format: STORE_FORMAT + 1, ..listing(vec![rows("a")]) };
-        assert!(matches!(check(&later), Err(CopyError::Unfit(_))));
+        assert!(matches!(check(&later, STORE_FORMAT), Err(CopyError::Unfit(_))));
+        let packed = listing(vec![rows("a")]);
+        assert!(matches!(check(&packed, STORE_FORMAT - 1), Err(CopyError::Unfit(_))));
     }
 
     #[test]
     fn an_index_has_a_position_and_lies_beside_rows() {
         let index = || file(FileKind::Index, "meta.json");
         let with = |indexed, files| CopyListing { indexed, ..listing(files) };
-        check(&with(Some(3), vec![rows("a"), index()])).unwrap();
+        check(&with(Some(3), vec![rows("a"), index()]), STORE_FORMAT).unwrap();
         // Each kind has names of its own.
-        check(&with(Some(3), vec![rows("a"), file(FileKind::Index, "a")])).unwrap();
+        check(&with(Some(3), vec![rows("a"), file(FileKind::Index, "a")]), STORE_FORMAT).unwrap();
         for (indexed, files) in [
             (None, vec![rows("a"), index()]),
             (Some(3), vec![rows("a")]),
@@ -317,7 +325,7 @@ mod tests {
             (Some(3), vec![rows("a"), index(), index()]),
             (Some(3), vec![rows("a"), file(FileKind::Index, "../a")]),
         ] {
-            let refused = check(&with(indexed, files)).unwrap_err();
+            let refused = check(&with(indexed, files), STORE_FORMAT).unwrap_err();
             assert!(matches!(refused, CopyError::Damaged(_)), "{refused}");
         }
     }

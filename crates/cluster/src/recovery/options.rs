@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plimsoll_base::time::Instant;
 use plimsoll_control::Random;
+use plimsoll_storage::partition::STORE_FORMAT;
 
 use super::window::Window;
 
@@ -36,6 +37,9 @@ pub enum CopyCompression {
 pub(crate) struct CopyOptions {
     /// The largest chunk, bytes; 5 MiB are never passed. Default 4 MiB, what every version gives.
     pub chunk_bytes_max: u64,
+    /// The newest format of rows that is taken. Default is what this version reads; of another cluster no newer one than
+    /// this cluster's version has, as its nodes copy from one another.
+    pub format_max: u8,
     /// How many chunks may be under way or wait to be written. Default 64.
     pub chunks_max: usize,
     /// The most bytes in those. Default 64 MiB.
@@ -74,6 +78,7 @@ impl Default for CopyOptions {
     fn default() -> Self {
         Self {
             chunk_bytes_max: 4 << 20,
+            format_max: STORE_FORMAT,
             chunks_max: 64,
             bytes_max: 64 << 20,
             chunks_of_file_max: u64::MAX,

@@ -13,7 +13,7 @@ impl Replication {
     pub(crate) fn follow_version(&self) -> Result<(), MetadataError> {
         let version = metadata::version(&self.metadata)?;
         self.version.raise(version);
-        if self.version.allows(PACKED_ROWS) {
+        if version >= PACKED_ROWS {
             self.resources.pack_rows();
         }
         if let Some(why) = refusal(version) {

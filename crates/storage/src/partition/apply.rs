@@ -88,10 +88,13 @@ impl Replica {
 
     fn of(
         id: PartitionId,
-        store: Store,
+        mut store: Store,
         incarnation: Incarnation,
         initial: Position,
     ) -> Result<Self, ApplyError> {
+        if id == PartitionId::default() {
+            store.keep_unpacked();
+        }
         let stamped = store.get(system::STAMP_KEY)?;
         let is_new = stamped.is_none();
         let stamp = match stamped {

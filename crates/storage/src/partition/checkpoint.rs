@@ -19,8 +19,13 @@ impl Store {
     /// The format of what was written up to now: an earlier one than [`STORE_FORMAT`] where nothing of that is used.
     #[must_use]
     pub fn format(&self) -> u8 {
-        if self.packs() { STORE_FORMAT } else { UNPACKED_FORMAT }
+        store_format(self.packs())
     }
+}
+
+/// The format of stores whose rows may be packed, or may not.
+pub(super) fn store_format(packs: bool) -> u8 {
+    if packs { STORE_FORMAT } else { UNPACKED_FORMAT }
 }
 
 /// How much of a file is read at once.

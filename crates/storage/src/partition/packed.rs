@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 
 use super::changes::Changes;
 use super::pending::Rows;
+use crate::operation::COPY_GENERATIONS_FROM;
 use crate::rows::key::{KIND_ROW, RowKey, StoreKey, meta_before};
 use crate::rows::meta::{Fields, Kind, Meta, RowBytes};
 use crate::rows::{StoreError, Visit};
@@ -30,7 +31,7 @@ const LAYOUT: u8 = 0x10;
 const NAMED_AS_KEY: u8 = 1;
 const HAS_EXPIRY: u8 = 2;
 const MADE_BY_LAST_CHANGE: u8 = 4;
-/// A longer field row has a row of its own: who asks for the meta row alone would read it too.
+/// A field row that is longer with its name has a row of its own: who asks for the meta row alone would read it too.
 const FIELD_BYTES_MAX: usize = 4096;
 /// What a packed row has beside the names and the field row, bytes, at most.
 const HEAD_BYTES_MAX: usize = 2 + 4 * 10;
@@ -131,11 +132,14 @@ fn packed(meta: &Meta, generation: u64, key: &[u8], name: &[u8], field: &[u8]) -
     row.freeze()
 }
 
-/// A meta row of which nothing is lost where it is packed: that of a hash of one field without an expiry.
+/// A meta row of which nothing is lost where it is packed: that of a hash of one field without an expiry. What is copied
+/// in slices has generations out of order, and stays as it is.
 fn packable(row: &[u8]) -> Option<(Meta, u64)> {
     let (meta, _) = Meta::decode(row).ok()?;
     let Kind::Hash(fields) = meta.kind else { return None };
-    if fields != (Fields { generation: fields.generation, total: 1, ..Fields::default() }) {
+    let is_alone =
+        fields == Fields { generation: fields.generation, total: 1, ..Fields::default() };
+    if !is_alone || fields.generation >= COPY_GENERATIONS_FROM {
         return None;
     }
     let mut again = RowBytes::new();
@@ -147,7 +151,8 @@ fn packable(row: &[u8]) -> Option<(Meta, u64)> {
 pub(super) struct Packing<'a> {
     /// Whether rows may be packed. Those that are so are known in any case.
     pub packs: bool,
-    /// The hashes of this generation and later ones are made by these changes.
+    /// Hashes of this generation and later ones are made by these changes; `u64::MAX` where they may be a part of
+    /// what makes a copy like another.
     pub new_from: u64,
     /// The rows as they are stored before these changes.
     pub stored: ReadStored<'a>,
@@ -223,9 +228,11 @@ impl Packing<'_> {
         let packable = change.and_then(|row| packable(row.as_ref()?)).filter(|_| self.packs);
         let is_new = match change {
             Some(Some(row)) => match Meta::decode(row)?.0.kind {
-                Kind::Hash(fields) => fields.generation >= self.new_from,
-                // What was a hash is taken away field by field.
-                Kind::String => true,
+                Kind::Hash(fields) => {
+                    (self.new_from..COPY_GENERATIONS_FROM).contains(&fields.generation)
+                }
+                // What was a hash is taken away field by field, by the same record where it makes hashes too.
+                Kind::String => self.new_from < COPY_GENERATIONS_FROM,
             },
             _ => false,
         };
@@ -235,9 +242,19 @@ impl Packing<'_> {
         {
             let row = packed(&meta, generation, rows.key, name, field);
             edits.push((meta_key.into(), Some(Some(row))));
-            // Where it has one, its own row goes.
-            let has_row = before.is_some_and(|row| !is_packed(meta_key, &row));
-            edits.push((field_key.into(), has_row.then_some(None)));
+            // Where it may have one, its own row goes.
+            let mut may_have_row = false;
+            if let Some(before) = &before {
+                let was = Packed::of(meta_key, before)?.map(|was| (was.field_key(meta_key), was));
+                may_have_row = was.as_ref().is_none_or(|(key, _)| **key != *field_key);
+                if let Some((key, was)) = was
+                    && may_have_row
+                    && !rows.fields.contains(&&*key)
+                {
+                    edits.push((Box::from(&*key), Some(Some(before.slice_ref(was.field)))));
+                }
+            }
+            edits.push((field_key.into(), may_have_row.then_some(None)));
             return Ok(());
         }
         let Some(before) = before else { return Ok(()) };
@@ -290,7 +307,8 @@ impl<'a> RowsOfKey<'a> {
         let mut put = self.fields.iter().filter_map(put);
         let (key, row) = put.next().filter(|_| put.next().is_none())?;
         let (of, name) = RowKey::parse(key)?.field?;
-        (of == generation && row.len() <= FIELD_BYTES_MAX).then_some((key, name, row))
+        let is_short = name.len() + row.len() <= FIELD_BYTES_MAX;
+        (of == generation && is_short).then_some((key, name, row))
     }
 }
 

@@ -11,15 +11,18 @@ use super::overlay::Overlay;
 use super::packed::is_packed;
 use super::store::Store;
 use super::tests::resources;
+use crate::operation::COPY_GENERATIONS_FROM;
 use crate::rows::field::FieldHead;
 use crate::rows::key::KeyRows;
 use crate::rows::meta::{Fields, Kind, Meta, RowBytes};
 use crate::rows::{RowsRead, RowsWrite, StoreError};
 
 const KEYS: [&[u8]; 3] = [b"k", b"key", b""];
-/// One of them is the name of a key.
-const FIELDS: [&[u8]; 3] = [b"", b"k", b"name"];
+/// One of them is the name of a key, one is long.
+const FIELDS: [&[u8]; 4] = [b"", b"k", b"name", &[b'n'; LONG]];
 const LONG: usize = 5_000;
+/// A hash under this one is what a copy in slices makes.
+const COPIED: usize = 2;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 type Row = (Vec<u8>, Vec<u8>);
@@ -137,8 +140,9 @@ impl Record<'_> {
         self.sequence += 1;
         match *change {
             Change::Set(key, field, is_long) => {
+                let of_copy = if key == COPIED { COPY_GENERATIONS_FROM } else { 0 };
                 let mut key = KeyRows::new(KEYS[key]);
-                let new = Fields { generation: self.sequence, ..Fields::default() };
+                let new = Fields { generation: of_copy | self.sequence, ..Fields::default() };
                 let fields = self.fields(&mut key).unwrap_or(new);
                 let row = key.field(fields.generation, FIELDS[field]).to_vec();
                 let added = u64::from(!self.model.contains_key(&row));
@@ -344,4 +348,7 @@ fn a_hash_of_one_short_field_is_one_row() {
     assert_eq!(write(Change::Set(0, 0, false)), (1, 1), "a short one again");
     assert_eq!(write(Change::SetRow(0, 0)), (2, 0), "the field row alone");
     assert_eq!(write(Change::Delete(0)), (0, 0));
+    assert_eq!(write(Change::Set(0, 3, false)), (2, 0), "a long name");
+    assert_eq!(write(Change::Delete(0)), (0, 0));
+    assert_eq!(write(Change::Set(COPIED, 0, false)), (2, 0), "a copy's");
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Disk, Random, World};
 
+use super::checkpoint::store_format;
 use super::engine::{MemoryShared, RocksShared};
 use super::pace::CompactionPace;
 use super::row_cache::RowCache;
@@ -163,6 +164,12 @@ impl Resources {
     /// Has rows packed from now on where two can be one: no older version reads them.
     pub fn pack_rows(&self) {
         self.packs.store(true, Ordering::Relaxed);
+    }
+
+    /// The newest format that stores of this node may be in: see [`Store::format`].
+    #[must_use]
+    pub fn format_max(&self) -> u8 {
+        store_format(self.packs.load(Ordering::Relaxed))
     }
 
     /// Has no files rewritten of stores that are opened from now on, until [`Self::release_compactions`]: while

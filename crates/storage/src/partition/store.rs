@@ -46,6 +46,8 @@ pub struct Store {
 /// So much may wait in memory while the store takes nothing, bytes: what is acknowledged is in the
 /// log, and a disk that is full for a while stops nobody who writes little.
 const WAITING_BYTES_MAX: usize = 32 << 20;
+/// How often a row is looked up that may be moved meanwhile, before a snapshot says where it is.
+const LOOKS_MAX: u32 = 16;
 
 impl Store {
     /// Opens the rows in `dir`, or makes an empty folder of them.
@@ -108,6 +110,11 @@ impl Store {
     #[must_use]
     pub fn recent(&self) -> &Recent {
         &self.recent
+    }
+
+    /// Never packs rows: those of the metadata, by which an older version finds out that it is too old.
+    pub(super) fn keep_unpacked(&mut self) {
+        self.packs = Arc::default();
     }
 
     /// Whether rows may be packed.
@@ -262,13 +269,14 @@ impl Store {
         if key::meta_before(key).is_none() {
             return stored(key)?.map(|row| packed::unpacked(key, row)).transpose();
         }
-        let Some(look) = self.rows.begin_look(key) else { return self.get_of_moment(key, reach) };
-        let row = packed::get(key, &stored)?;
-        if self.rows.is_still(key, &look) { Ok(row) } else { self.get_of_moment(key, reach) }
-    }
-
-    /// The same where a row lies in one of two places, between which it is moved just now.
-    fn get_of_moment(&self, key: &[u8], reach: Reach) -> Result<Option<Bytes>, StoreError> {
+        // It lies in one of two places, between which it may be moved just now; what is written beside it looks alike.
+        for _ in 0..LOOKS_MAX {
+            let Some(look) = self.rows.begin_look(key) else { continue };
+            let row = packed::get(key, &stored)?;
+            if self.rows.is_still(key, &look) {
+                return Ok(row);
+            }
+        }
         match reach {
             Reach::Files => self.snapshot()?.get(key),
             Reach::Memory => Err(StoreError::NotCached),
@@ -320,9 +328,8 @@ impl Store {
         let value = match self.pending.get(key) {
             Some(value) => value,
             None => match self.engine.get(key, reach)? {
-                // None that is packed.
                 Some(value) if !RowCache::takes(&value) => {
-                    show(&value);
+                    packed::show_unpacked(key, &value, show)?;
                     return Ok(true);
                 }
                 value => value.map(|value| value.to_bytes()),
