@@ -1,32 +1,10 @@
-//! What of a store can be carried to another node: the format that its rows are in, and the
-//! checksum that its files are compared by. Making a checkpoint is the store's
-//! ([`super::Store::checkpoint`]), carrying it `cluster`'s.
+//! What of a store can be carried to another node: the checksum that its files are compared by. Their format is
+//! `format.rs`', making a checkpoint the store's ([`super::Store::checkpoint`]), carrying it `cluster`'s.
 
 use std::io;
 
 use plimsoll_base::disk::DiskFile;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
-
-use super::store::Store;
-
-/// The format of rows and of what a replica notes beside them: one more whenever any of their
-/// formats is. A store of an earlier one is read, one of a later one is not worth carrying here.
-pub const STORE_FORMAT: u8 = 2;
-/// That of a store none of whose rows are packed.
-const UNPACKED_FORMAT: u8 = 1;
-
-impl Store {
-    /// The format of what was written up to now: an earlier one than [`STORE_FORMAT`] where nothing of that is used.
-    #[must_use]
-    pub fn format(&self) -> u8 {
-        store_format(self.packs())
-    }
-}
-
-/// The format of stores whose rows may be packed, or may not.
-pub(super) fn store_format(packs: bool) -> u8 {
-    if packs { STORE_FORMAT } else { UNPACKED_FORMAT }
-}
 
 /// How much of a file is read at once.
 const READ_BYTES: usize = 1 << 20;

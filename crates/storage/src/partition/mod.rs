@@ -18,6 +18,7 @@ mod effect;
 mod engine;
 mod field_names;
 mod following;
+mod format;
 mod journal;
 mod layer;
 mod merge;
@@ -40,8 +41,9 @@ pub use budget::{
     RECORD_STEPS_MAX, own_bytes, too_many_bytes,
 };
 pub use cached_key::CachedKey;
-pub use checkpoint::{Checksum, STORE_FORMAT};
+pub use checkpoint::Checksum;
 pub use effect::{Applied, ApplyError, Effect, NotCarried, Observer};
+pub use format::STORE_FORMAT;
 pub use overlay::Overlay;
 pub use owned::OwnedSnapshot;
 pub use pace::CompactionPace;

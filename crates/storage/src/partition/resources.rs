@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use plimsoll_base::{Disk, Random, World};
 
-use super::checkpoint::store_format;
 use super::engine::{MemoryShared, RocksShared};
+use super::format::store_format;
 use super::pace::CompactionPace;
 use super::row_cache::RowCache;
 use super::unflushed::{Stops, Unflushed};

@@ -16,6 +16,7 @@ use plimsoll_log::{GroupId, PartitionId};
 use super::changes::Changes;
 use super::engine::{Batch, Engine, Reach, Snapshot, Value};
 use super::field_names::keep_names;
+use super::format::store_format;
 use super::merge::walk_merged;
 use super::packed::{self, Packing};
 use super::pending::{Pending, SortedRows};
@@ -110,6 +111,13 @@ impl Store {
     #[must_use]
     pub fn recent(&self) -> &Recent {
         &self.recent
+    }
+
+    /// The format of what was written up to now: an earlier one than [`super::STORE_FORMAT`] where nothing of that is
+    /// used.
+    #[must_use]
+    pub fn format(&self) -> u8 {
+        store_format(self.packs())
     }
 
     /// Never packs rows: those of the metadata, by which an older version finds out that it is too old.
