@@ -118,10 +118,7 @@ impl KeyRows {
     /// What all field rows of a generation begin with.
     #[must_use]
     pub fn fields_from(&self, generation: u64) -> StoreKey {
-        let mut from = StoreKey::from_slice(&self.buffer[..self.stem]);
-        from.push(SUFFIX_FIELD);
-        from.extend_from_slice(&generation.to_be_bytes());
-        from
+        RowKey::field_of(&self.buffer[..self.stem], generation, &[])
     }
 
     /// The first key after all field rows of a generation.
