@@ -215,3 +215,23 @@ fn trimmed_files_are_given_back_and_quiet_groups_keep_their_records() {
     assert_eq!(log.bounds(GroupId(0)).unwrap().first, last);
     assert_eq!(append(&log, 1, b"third".to_vec()).unwrap(), Lsn(3));
 }
+
+/// Of 70 MiB that are garbage no more than a file is left.
+#[test]
+fn a_small_log_gives_back_what_is_trimmed_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path());
+    let quiet = vec![b"quiet".to_vec()];
+    append(&log, 1, quiet[0].clone()).unwrap();
+    let mut last = Lsn(0);
+    for _ in 0..70 {
+        last = append(&log, 0, vec![0x77; 1 << 20]).unwrap();
+    }
+    let bytes = || -> u64 { files(dir.path()).iter().map(|it| it.metadata().unwrap().len()).sum() };
+    assert!(bytes() > 70 << 20);
+    log.trim(GroupId(0), last).unwrap();
+    until(|| bytes() < 34 << 20);
+    assert_holds(&log, 1, &quiet);
+    drop(log);
+    assert_holds(&open(dir.path()), 1, &quiet);
+}

@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::indexer::{Indexer, indexer_of, is_behind_mapping, refresh_in_time};
 use crate::metadata::index::{IndexMetadata, no_such_index};
 use crate::replication::partition::Partition;
+use crate::replication::Replication;
 use crate::replication::tables::{Copies, Tables};
 use crate::routing::{NoAnswer, no_shard};
 use crate::wire::{Chore, Problem, Question, Reply, Terms, rest_error};
@@ -224,7 +225,7 @@ impl Documents {
         });
         let local = async {
             match copies.local() {
-                Some(partition) => on_local(&self.router.world, partition, chore).await,
+                Some(partition) => on_local(&self.router.replication, partition, chore).await,
                 None => Ok(()),
             }
         };
@@ -257,10 +258,11 @@ impl Documents {
 
 /// Does a chore with this node's copy.
 pub(crate) async fn on_local(
-    world: &World,
+    replication: &Replication,
     partition: Arc<Partition>,
     chore: Chore,
 ) -> Result<(), Error> {
+    let world = &replication.world;
     match chore {
         Chore::Refresh => match indexer_of(&partition) {
             Some(indexer) if indexer.is_behind(partition.applied()) => {
@@ -272,6 +274,9 @@ pub(crate) async fn on_local(
             let store = partition.store.clone();
             let flushed = world.tasks.blocking(move || store.flush()).await;
             flushed.map_err(Error::internal)?.map_err(Error::internal)?;
+            // What is durable here needs to be in the log no more.
+            let table = replication.tables.copies(partition.id);
+            table.iter().for_each(|it| replication.durable.lock().wish(it.group));
             refresh_in_time(world, &partition).await?;
             let persist = move || indexer_of(&partition).map_or(Ok(()), Indexer::persist);
             world.tasks.blocking(persist).await.map_err(Error::internal)?

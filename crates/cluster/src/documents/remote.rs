@@ -101,7 +101,7 @@ impl Documents {
             Question::Chore { partition, at_least, chore } => {
                 let freshness = Freshness::AtLeast(at_least);
                 let local = self.router.fresh(partition.into(), freshness, timeout, waits).await?;
-                on_local(&self.router.world, local, chore).await?;
+                on_local(&self.router.replication, local, chore).await?;
                 Ok(Reply::Done)
             }
             _ => Err(Problem::NotHere("this version does not know the question".to_owned())),

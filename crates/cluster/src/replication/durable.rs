@@ -1,7 +1,7 @@
 //! What this node needs no more of the log: of each group, up to where its copies are in files, and what was
 //! seen of it up to there. `node/flushing` writes the files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, Lsn};
@@ -10,7 +10,11 @@ use crate::metadata::trim_notes::LastRecords;
 
 /// How far a node has made its copies durable, and what it saw of each group up to there.
 #[derive(Default)]
-pub(crate) struct Durable(BTreeMap<GroupId, Flushed>);
+pub(crate) struct Durable {
+    flushed: BTreeMap<GroupId, Flushed>,
+    /// Groups that are to be flushed before their turn.
+    wished: BTreeSet<GroupId>,
+}
 
 /// A group as it was when it was flushed last.
 pub(crate) struct Flushed {
@@ -25,21 +29,34 @@ pub(crate) struct Flushed {
 impl Durable {
     /// A group was flushed.
     pub(crate) fn note(&mut self, group: GroupId, flushed: Flushed) {
-        self.0.insert(group, flushed);
+        self.flushed.insert(group, flushed);
     }
 
     /// The node reads the group no more.
     pub(crate) fn forget(&mut self, group: GroupId) {
-        self.0.remove(&group);
+        self.flushed.remove(&group);
+        self.wished.remove(&group);
+    }
+
+    /// Somebody wants a group's log to hold no more than it must, soon.
+    pub(crate) fn wish(&mut self, group: GroupId) {
+        self.wished.insert(group);
+    }
+
+    /// Takes the first of the wishes that `may` be fulfilled now.
+    pub(crate) fn take_wish(&mut self, may: impl Fn(GroupId) -> bool) -> Option<GroupId> {
+        let group = self.wished.iter().copied().find(|group| may(*group))?;
+        self.wished.remove(&group);
+        Some(group)
     }
 
     /// The groups that were flushed, and what was seen then.
     pub(crate) fn groups(&self) -> impl Iterator<Item = (&GroupId, &Flushed)> {
-        self.0.iter()
+        self.flushed.iter()
     }
 
     /// What was seen of a group up to where it was durable.
     pub(crate) fn seen(&self, group: GroupId) -> Option<(Position, LastRecords)> {
-        self.0.get(&group).map(|flushed| flushed.seen.clone())
+        self.flushed.get(&group).map(|flushed| flushed.seen.clone())
     }
 }

@@ -18,10 +18,14 @@ const IDLE_BEFORE_MARK: Duration = Duration::from_secs(1);
 /// Trims are gathered for this long.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where the log takes less, files are not worth moving anything for, unless the disk is short.
-const PINNED_BYTES_MIN: u64 = 4 * FILE_BYTES;
-/// On a short disk, how often it is tried to give space back; what failed is tried again, the mark too.
-const SHORT_INTERVAL: Duration = Duration::from_secs(10);
+/// Space is given back when about this much more of it is garbage, the newest file with it: each time costs a few
+/// syncs.
+const GIVE_BACK_BYTES: u64 = FILE_BYTES / 2;
+/// Where most is garbage all the same, it is tried again after so long; after twice as long each time that nothing
+/// came of it, up to an hour, unless the disk is short.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(3600);
+/// What failed is tried again, the mark too.
 const MARK_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The state of the housekeeping thread.
@@ -149,14 +153,16 @@ struct Space {
     garbage_records: u64,
     /// Space is given back where this much is garbage; at the first trim whatever there is.
     due_bytes: u64,
-    /// When it was tried last.
+    /// When it was tried last, and after how long it is tried again.
     tried_at: Instant,
+    retry_interval: Duration,
     has_failed: bool,
 }
 
 impl Space {
     fn new(now: Instant) -> Self {
-        Self { garbage_records: 0, due_bytes: 0, tried_at: now, has_failed: false }
+        let retry_interval = RETRY_INTERVAL;
+        Self { garbage_records: 0, due_bytes: 0, tried_at: now, retry_interval, has_failed: false }
     }
 
     fn give_back_if_due(&mut self, core: &Core, held_records: u64, now: Instant) {
@@ -166,15 +172,18 @@ impl Space {
         let used_bytes = damage::used_bytes(&core.dir);
         let garbage_bytes =
             scale(used_bytes, self.garbage_records, self.garbage_records + held_records);
+        // The last record of each group stays. In the oldest file, that of a group that nobody writes to any more
+        // would keep all files.
+        let moves = garbage_bytes > used_bytes / 2 && used_bytes > FILE_BYTES;
         // What the log has to give back would matter to whoever else writes to this disk.
-        let is_short = used_bytes > FILE_BYTES && free_bytes(&core.dir) < used_bytes;
-        let is_mostly_garbage = garbage_bytes > used_bytes / 2;
-        let is_due_again = is_short && is_mostly_garbage && now - self.tried_at >= SHORT_INTERVAL;
+        let is_short = || free_bytes(&core.dir) < used_bytes;
+        let after = now - self.tried_at;
+        let is_due_again = moves
+            && (after >= self.retry_interval || after >= RETRY_INTERVAL && is_short());
         if garbage_bytes < self.due_bytes && !is_due_again {
             return;
         }
         self.tried_at = now;
-        let moves = is_mostly_garbage && (is_short || used_bytes > PINNED_BYTES_MIN);
         let given = core.store.give_space_back(moves);
         let had_failed = std::mem::replace(&mut self.has_failed, given.is_err());
         if let Err(reason) = given
@@ -183,11 +192,15 @@ impl Space {
             tracing::warn!(%reason, "the log cannot give space back");
         }
         let left_bytes = damage::used_bytes(&core.dir);
-        let garbage_left_bytes =
-            garbage_bytes.saturating_sub(used_bytes.saturating_sub(left_bytes));
+        let given_bytes = used_bytes.saturating_sub(left_bytes);
+        self.retry_interval = match given_bytes {
+            0 => (self.retry_interval * 2).min(RETRY_INTERVAL_MAX),
+            _ => RETRY_INTERVAL,
+        };
+        let garbage_left_bytes = garbage_bytes.saturating_sub(given_bytes);
         let live_bytes = left_bytes.saturating_sub(garbage_left_bytes);
         self.garbage_records = scale(held_records, garbage_left_bytes, live_bytes);
-        self.due_bytes = garbage_left_bytes + FILE_BYTES;
+        self.due_bytes = garbage_left_bytes + GIVE_BACK_BYTES;
     }
 }
 

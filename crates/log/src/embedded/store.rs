@@ -18,8 +18,9 @@ use super::files::{Files, Watch};
 use super::header::{HEADER_BYTES, Header};
 use crate::{Entry, GroupId, Incarnation, Lsn};
 
-/// A file takes about this much before the next is begun; space comes back a file at a time.
-pub(super) const FILE_BYTES: u64 = 64 << 20;
+/// A file takes about this much before the next is begun; space comes back a file at a time. The underlying
+/// engine moves nothing out of files that take less together.
+pub(super) const FILE_BYTES: u64 = 32 << 20;
 /// What is written and deleted to see whether the disk has room for two more files.
 const PROBE_FILE: &str = "probe";
 const PROBE_BYTES: usize = 16 << 10;

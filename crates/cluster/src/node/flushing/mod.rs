@@ -29,6 +29,9 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// After how long what was written is flushed at the latest where the disk is nearly full: what is in
 /// files needs no room in the log.
 const INTERVAL_PRESSED: Duration = Duration::from_secs(5);
+/// A group whose log somebody wants to be short is flushed no more often than this: with it go the rows of other
+/// tables.
+const WISHED_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is said that stores took no rows.
 const STOPS_INTERVAL: Duration = Duration::from_secs(10);
 /// Bytes of log that a restart replays at most: at least, and at most.
@@ -91,6 +94,11 @@ impl Flushed {
             age_ns: nanoseconds(interval),
         };
         let now = shared.world.time.now();
+        let may = |group| self.0.get(&group).is_some_and(|(_, at)| now - *at >= WISHED_INTERVAL);
+        let wished = shared.replication.durable.lock().take_wish(may);
+        if wished.is_some() {
+            return wished;
+        }
         let held = self.0.values().map(|(bytes, at)| Held {
             bytes: log_bytes.saturating_sub(*bytes),
             age_ns: nanoseconds(now - *at),
