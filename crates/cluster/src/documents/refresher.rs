@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use super::indexer::{Indexer, indexer_of, is_behind_mapping, refresh_in_time};
 use crate::metadata::index::{IndexMetadata, no_such_index};
-use crate::replication::partition::Partition;
 use crate::replication::Replication;
+use crate::replication::partition::Partition;
 use crate::replication::tables::{Copies, Tables};
 use crate::routing::{NoAnswer, no_shard};
 use crate::wire::{Chore, Problem, Question, Reply, Terms, rest_error};

@@ -11,6 +11,7 @@ use tantivy::schema::IndexRecordOption;
 use tantivy::{Index, IndexReader, IndexWriter, Term};
 
 use super::IndexError;
+use super::bounds::Bounds;
 use super::files::{self, Files};
 use super::layout::Layout;
 use super::merges::{self, MergesByAge};
@@ -62,6 +63,7 @@ pub struct PartitionIndex {
     options: Options,
     mapping: Mapping,
     layout: Arc<Layout>,
+    bounds: Arc<Bounds>,
     index: Index,
     reader: IndexReader,
     writer: Option<IndexWriter<Record>>,
@@ -111,6 +113,7 @@ impl PartitionIndex {
             files,
             options,
             layout,
+            bounds: Arc::default(),
             index,
             reader,
             writer: None,
@@ -175,7 +178,8 @@ impl PartitionIndex {
     #[must_use]
     pub fn view(&self) -> View {
         let searcher = self.reader.searcher();
-        View::new(searcher, Arc::clone(&self.layout), self.mapping.clone(), self.refreshed)
+        let (layout, bounds) = (Arc::clone(&self.layout), Arc::clone(&self.bounds));
+        View::new(searcher, layout, bounds, self.mapping.clone(), self.refreshed)
     }
 
     /// Goes on by another mapping. Documents put before keep what they were indexed with.

@@ -5,6 +5,7 @@
 //! the index is exactly as it was persisted last, with the position that was given to the refresh
 //! persisted then; the owner puts in again what came after.
 
+mod bounds;
 mod checksum;
 mod error;
 mod files;
@@ -24,6 +25,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use bounds::Bounds;
 pub use error::IndexError;
 pub use index::{Checker, PartitionIndex};
 pub use layout::{Kind, Layout, Target};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tantivy::Searcher;
 
+use super::bounds::Bounds;
 use super::layout::{Layout, Target};
 use crate::mapping::Mapping;
 
@@ -12,6 +13,7 @@ use crate::mapping::Mapping;
 pub struct View {
     searcher: Searcher,
     layout: Arc<Layout>,
+    bounds: Arc<Bounds>,
     mapping: Mapping,
     position: u64,
 }
@@ -20,16 +22,23 @@ impl View {
     pub(super) fn new(
         searcher: Searcher,
         layout: Arc<Layout>,
+        bounds: Arc<Bounds>,
         mapping: Mapping,
         position: u64,
     ) -> Self {
-        Self { searcher, layout, mapping, position }
+        Self { searcher, layout, bounds, mapping, position }
     }
 
     /// Reads the segments.
     #[must_use]
     pub fn searcher(&self) -> &Searcher {
         &self.searcher
+    }
+
+    /// What is known of columns.
+    #[must_use]
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 
     /// Where the fields are.

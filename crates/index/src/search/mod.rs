@@ -14,6 +14,7 @@ mod matching;
 mod named;
 mod options;
 mod phase;
+mod ranges;
 mod reduce;
 mod request;
 mod rescore;
@@ -27,6 +28,7 @@ mod source;
 mod tests;
 mod top;
 mod values;
+mod walk;
 
 pub use fetch::{FetchedRow, RowOf, explain, fetch_phase};
 pub use phase::{Surroundings, count, query_phase, query_phase_in};

@@ -40,6 +40,8 @@ pub(super) enum BoundBy {
 /// A bound clause in one segment.
 pub(super) struct SegmentClause {
     source: Source,
+    /// Of its column.
+    name: Option<String>,
     descending: bool,
     segment: u32,
 }
@@ -81,6 +83,19 @@ const fn f64_of_key(key: u64) -> f64 {
     f64::from_bits(if key >> 63 == 1 { key ^ (1 << 63) } else { !key })
 }
 
+impl BoundBy {
+    /// The name of the column that it goes by.
+    fn column(&self) -> Option<String> {
+        match self {
+            Self::Long { target, .. }
+            | Self::Unsigned { target, .. }
+            | Self::Double { target, .. }
+            | Self::Text { target, .. } => target.as_ref()?.column.clone(),
+            Self::Score | Self::Doc | Self::Geo { .. } | Self::Script { .. } => None,
+        }
+    }
+}
+
 impl BoundClause {
     pub(super) fn segment(
         &self,
@@ -88,35 +103,34 @@ impl BoundClause {
         segment: u32,
     ) -> Result<SegmentClause, Error> {
         let fast = reader.fast_fields();
-        let name =
-            |target: &Option<Target>| target.as_ref().and_then(|target| target.column.clone());
+        let name = self.by.column();
         let source = match &self.by {
             BoundBy::Score => Source::Score,
             BoundBy::Doc => Source::Doc,
-            BoundBy::Long { target, missing, mode } => {
-                let column = match name(target) {
-                    Some(name) => fast.column_opt::<i64>(&name).map_err(internal)?,
+            BoundBy::Long { missing, mode, .. } => {
+                let column = match &name {
+                    Some(name) => fast.column_opt::<i64>(name).map_err(internal)?,
                     None => None,
                 };
                 Source::Long { column, missing: *missing, mode: *mode }
             }
-            BoundBy::Unsigned { target, missing, mode, as_long } => {
-                let column = match name(target) {
-                    Some(name) => fast.column_opt::<u64>(&name).map_err(internal)?,
+            BoundBy::Unsigned { missing, mode, as_long, .. } => {
+                let column = match &name {
+                    Some(name) => fast.column_opt::<u64>(name).map_err(internal)?,
                     None => None,
                 };
                 Source::Unsigned { column, missing: *missing, mode: *mode, as_long: *as_long }
             }
-            BoundBy::Double { target, missing, mode } => {
-                let column = match name(target) {
-                    Some(name) => fast.column_opt::<f64>(&name).map_err(internal)?,
+            BoundBy::Double { missing, mode, .. } => {
+                let column = match &name {
+                    Some(name) => fast.column_opt::<f64>(name).map_err(internal)?,
                     None => None,
                 };
                 Source::Double { column, missing: *missing, mode: *mode }
             }
-            BoundBy::Text { target, missing, mode } => {
-                let column = match name(target) {
-                    Some(name) => fast.str(&name).map_err(internal)?,
+            BoundBy::Text { missing, mode, .. } => {
+                let column = match &name {
+                    Some(name) => fast.str(name).map_err(internal)?,
                     None => None,
                 };
                 let (missing, missing_value) = match missing {
@@ -140,7 +154,7 @@ impl BoundClause {
             }
             BoundBy::Script { bound } => Source::Script(bound.segment(reader).map_err(internal)?),
         };
-        Ok(SegmentClause { source, descending: self.descending, segment })
+        Ok(SegmentClause { source, name, descending: self.descending, segment })
     }
 
     /// Whether keys of different segments can be compared.
@@ -291,6 +305,25 @@ impl SegmentClause {
             _ => 0,
         };
         Ok(if self.descending { !key } else { key })
+    }
+
+    /// What the keys depend on besides the segment, where they are a column's.
+    pub(super) fn column(&self) -> Option<String> {
+        let rest = match &self.source {
+            Source::Long { column: Some(_), missing, mode } => format!("long {missing} {mode:?}"),
+            Source::Unsigned { column: Some(_), missing, mode, .. } => {
+                format!("unsigned {missing} {mode:?}")
+            }
+            Source::Double { column: Some(_), missing, mode } => {
+                format!("double {:x} {mode:?}", missing.to_bits())
+            }
+            Source::Text(text) => {
+                text.column.as_ref()?;
+                format!("text {} {:?}", text.missing, text.mode)
+            }
+            _ => return None,
+        };
+        Some(format!("{} {rest} {}", self.name.as_ref()?, self.descending))
     }
 
     /// The least key that any document of the segment can have, where the column tells.

@@ -1,28 +1,25 @@
-//! Hits in the order of `sort`: in each segment the first ones by keys of whole numbers, then the
-//! first of all segments by their values.
+//! Hits in the order of `sort`: what it sorts by is looked up, and the first hits of all segments are put in order by
+//! their values. [`walk`] finds the first ones of each.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 
 use serde_json::Value;
-use smallvec::SmallVec;
-use tantivy::query::{EnableScoring, Scorer, Weight};
-use tantivy::{COLLECT_BLOCK_BUFFER_LEN, DocId, DocSet as _, SegmentReader, TERMINATED};
+use tantivy::query::EnableScoring;
 
-use super::collapse::{self, SegmentGroups};
+use super::collapse;
 use super::failure::internal;
 use super::limits::{Count, Limits};
 use super::request::SearchRequest;
 use super::result::{Hit, SortValue};
-use super::segment_sort::{BoundBy, BoundClause, SegmentClause};
+use super::segment_sort::{BoundBy, BoundClause};
 use super::sort::{FieldSort, Missing, SortBy, SortClause};
+use super::walk::{self, Plan};
 use crate::error::Error;
 use crate::mapping::date::DateFormat;
 use crate::partition::{Kind, Target};
 use crate::query::Context;
 use crate::query::ast::ValueMode;
 use crate::query::compile::{Compiled, Resolved, bind_script, shard_error};
-use crate::query::exec::BLOCK;
 use crate::query::parse::as_text;
 
 /// Finds the fields of `sort`.
@@ -362,7 +359,8 @@ pub(super) fn find(
         Some(name) => Some(collapse::target(context, name)?),
         None => None,
     };
-    let mut walk = Walk {
+    let plan = Plan {
+        view: context.view,
         clauses: &clauses,
         weight: weight.as_ref(),
         limits,
@@ -370,19 +368,8 @@ pub(super) fn find(
         keeps_score: request.has_scores(),
         after,
         groups,
-        count: Count::default(),
-        found: Vec::new(),
-        worst: None,
     };
-    for (segment, reader) in (0u32..).zip(searcher.segment_readers()) {
-        walk.count.stop_between(segment, limits);
-        if walk.count.stopped {
-            break;
-        }
-        walk.segment(reader, segment)?;
-    }
-    let Walk { mut found, mut count, .. } = walk;
-    count.is_exact = !count.stopped && count.is_exact_so_far(limits);
+    let (mut found, count) = walk::first_hits(plan)?;
     let descending: Vec<bool> = clauses.iter().map(|clause| clause.descending).collect();
     let missing_first: Vec<bool> = nulls_first(&clauses);
     found.sort_by(|a, b| {
@@ -399,13 +386,6 @@ pub(super) fn find(
         }
     }
     Ok((found, count))
-}
-
-impl Count {
-    /// Segments may have been left out once enough was counted.
-    const fn is_exact_so_far(&self, limits: &Limits<'_>) -> bool {
-        self.found <= limits.count_limit()
-    }
 }
 
 /// What tells the groups of hits apart.
@@ -456,281 +436,4 @@ pub(super) fn compare(
         }
     }
     Ordering::Equal
-}
-
-/// One key for each clause.
-type Keys = SmallVec<[u64; 2]>;
-
-/// A document with its keys.
-#[derive(Clone)]
-struct Candidate {
-    keys: Keys,
-    doc: DocId,
-    score: f32,
-}
-
-/// One walk over the segments.
-struct Walk<'a> {
-    clauses: &'a [BoundClause],
-    weight: &'a dyn Weight,
-    limits: &'a Limits<'a>,
-    reads_score: bool,
-    keeps_score: bool,
-    after: Option<Vec<SortValue>>,
-    groups: Option<Target>,
-    count: Count,
-    found: Vec<Hit>,
-    /// The key that a document of a later segment has to come before, where keys of segments can
-    /// be compared.
-    worst: Option<u64>,
-}
-
-/// The first documents of one segment.
-struct Best {
-    window: usize,
-    /// The first key of the last document kept, once there are enough.
-    worst: Option<u64>,
-    kept: Vec<Candidate>,
-    groups: HashMap<Option<u64>, Candidate>,
-}
-
-impl Best {
-    /// Keeps a candidate; sorts out the last ones when there are twice as many as wanted.
-    fn push(&mut self, candidate: Candidate) {
-        self.kept.push(candidate);
-        if self.kept.len() >= self.window.saturating_mul(2).max(32) {
-            self.shrink();
-        }
-    }
-
-    fn shrink(&mut self) {
-        if self.kept.len() <= self.window || self.window == 0 {
-            return;
-        }
-        let order = |a: &Candidate, b: &Candidate| a.keys.cmp(&b.keys).then(a.doc.cmp(&b.doc));
-        self.kept.select_nth_unstable_by(self.window - 1, order);
-        self.kept.truncate(self.window);
-        if let Some(last) = self.kept.get(self.window - 1) {
-            let last = last.keys[0];
-            self.worst = Some(self.worst.map_or(last, |worst| worst.min(last)));
-        }
-    }
-}
-
-impl Walk<'_> {
-    fn segment(&mut self, reader: &SegmentReader, segment: u32) -> Result<(), Error> {
-        let mut clauses = Vec::with_capacity(self.clauses.len());
-        for clause in self.clauses {
-            clauses.push(clause.segment(reader, segment)?);
-        }
-        let is_counted = self.count.found > self.limits.count_limit();
-        if let (Some(worst), Some(least)) = (self.worst, clauses[0].least_key())
-            && is_counted
-            && least > worst
-        {
-            return Ok(());
-        }
-        let after = self.after_keys(&clauses, segment)?;
-        let groups = match &self.groups {
-            Some(target) => Some(SegmentGroups::open(reader, target)?),
-            None => None,
-        };
-        let mut best = Best {
-            window: self.limits.window,
-            worst: self.worst,
-            kept: Vec::new(),
-            groups: HashMap::new(),
-        };
-        let mut scorer = self.weight.scorer(reader, 1.0).map_err(internal)?;
-        let alive = reader.alive_bitset();
-        let mut docs = [0; COLLECT_BLOCK_BUFFER_LEN];
-        let mut scores = [0.0; COLLECT_BLOCK_BUFFER_LEN];
-        let mut blocks = 0u32;
-        while scorer.doc() != TERMINATED && !self.count.stopped {
-            let mut length = self.block(scorer.as_mut(), &mut docs, &mut scores);
-            if let Some(alive) = alive {
-                let mut kept = 0;
-                for at in 0..length {
-                    if alive.is_alive(docs[at]) {
-                        (docs[kept], scores[kept]) = (docs[at], scores[at]);
-                        kept += 1;
-                    }
-                }
-                length = kept;
-            }
-            length = self.counted(length);
-            let (docs, scores) = (&docs[..length], &scores[..length]);
-            consider(&mut clauses, docs, scores, after.as_ref(), groups.as_ref(), &mut best);
-            blocks += 1;
-            if blocks.is_multiple_of(16) && self.limits.cancelled.is_set() {
-                self.count.stopped = true;
-                self.count.timed_out = true;
-            }
-        }
-        self.keep(&clauses, groups.as_ref(), best, segment)
-    }
-
-    /// Counts a block, and shortens it where `terminate_after` ends inside of it.
-    fn counted(&mut self, length: usize) -> usize {
-        let limit = self.limits.terminate_after;
-        let before = self.count.found;
-        self.count.found += length as u64;
-        if limit > 0 && self.count.found >= limit {
-            self.count.found = limit;
-            self.count.stopped = true;
-            self.count.terminated_early = true;
-            return usize::try_from(limit - before).unwrap_or(length).min(length);
-        }
-        length
-    }
-
-    fn block(
-        &self,
-        scorer: &mut dyn Scorer,
-        docs: &mut [DocId; COLLECT_BLOCK_BUFFER_LEN],
-        scores: &mut [f32; COLLECT_BLOCK_BUFFER_LEN],
-    ) -> usize {
-        if !self.reads_score {
-            return scorer.fill_buffer(docs);
-        }
-        let mut length = 0;
-        while length < docs.len() && scorer.doc() != TERMINATED {
-            docs[length] = scorer.doc();
-            scores[length] = scorer.score();
-            length += 1;
-            scorer.advance();
-        }
-        length
-    }
-
-    /// The keys, and the document where it is known, that hits have to come after.
-    fn after_keys(
-        &self,
-        clauses: &[SegmentClause],
-        segment: u32,
-    ) -> Result<Option<(Vec<u64>, DocId)>, Error> {
-        let keys = |values: &[SortValue]| -> Result<Vec<u64>, Error> {
-            clauses.iter().zip(values).map(|(clause, value)| clause.key(value)).collect()
-        };
-        if let Some(hit) = self.limits.after {
-            let values: Vec<SortValue> = if hit.sort.is_empty() {
-                hit.score.map(SortValue::Score).into_iter().collect()
-            } else {
-                hit.sort.clone()
-            };
-            let doc = match segment.cmp(&hit.address.0) {
-                Ordering::Less => u32::MAX,
-                Ordering::Equal => hit.address.1,
-                // All documents of this segment come after one that is equal.
-                Ordering::Greater => BEFORE,
-            };
-            return Ok(Some((keys(&values)?, doc)));
-        }
-        match &self.after {
-            // Of equal values there is none after.
-            Some(values) => Ok(Some((keys(values)?, u32::MAX))),
-            None => Ok(None),
-        }
-    }
-
-    /// Turns the first documents of a segment into hits.
-    fn keep(
-        &mut self,
-        clauses: &[SegmentClause],
-        groups: Option<&SegmentGroups>,
-        mut best: Best,
-        segment: u32,
-    ) -> Result<(), Error> {
-        let mut group_of = HashMap::new();
-        if groups.is_some() {
-            for (group, candidate) in best.groups.drain() {
-                group_of.insert(candidate.doc, group);
-                best.kept.push(candidate);
-            }
-        }
-        best.shrink();
-        if self.clauses[0].is_global() && best.kept.len() >= best.window && groups.is_none() {
-            let worst = best.kept.iter().map(|candidate| candidate.keys[0]).max();
-            self.worst = match (self.worst, worst) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
-        }
-        for candidate in best.kept {
-            let sort: Result<Vec<SortValue>, Error> = clauses
-                .iter()
-                .zip(&candidate.keys)
-                .map(|(clause, key)| clause.value(*key))
-                .collect();
-            let group = match (groups, group_of.get(&candidate.doc)) {
-                (Some(groups), Some(group)) => Some(groups.value(*group)?),
-                _ => None,
-            };
-            self.found.push(Hit {
-                address: (segment, candidate.doc),
-                score: self.keeps_score.then_some(candidate.score),
-                sort: sort?,
-                group,
-            });
-        }
-        Ok(())
-    }
-}
-
-/// Stands for a document before all others in `after_keys`.
-const BEFORE: DocId = DocId::MAX - 1;
-
-fn consider(
-    clauses: &mut [SegmentClause],
-    docs: &[DocId],
-    scores: &[f32],
-    after: Option<&(Vec<u64>, DocId)>,
-    groups: Option<&SegmentGroups>,
-    best: &mut Best,
-) {
-    let mut columns = vec![[0u64; BLOCK]; clauses.len()];
-    let Some((first_clause, others)) = clauses.split_first_mut() else { return };
-    let Some((first, rest)) = columns.split_first_mut() else { return };
-    first_clause.keys(docs, scores, &mut first[..docs.len()]);
-    // Most blocks have nothing that comes early enough: their other keys are not read.
-    // Of equal keys the earlier document comes first, unless other keys decide.
-    let is_single = others.is_empty();
-    let is_out = |key: u64, worst: Option<u64>| {
-        worst.is_some_and(|worst| if is_single { key >= worst } else { key > worst })
-    };
-    let worst = best.worst;
-    if groups.is_none() && first[..docs.len()].iter().all(|key| is_out(*key, worst)) {
-        return;
-    }
-    for (clause, column) in others.iter_mut().zip(rest.iter_mut()) {
-        clause.keys(docs, scores, &mut column[..docs.len()]);
-    }
-    for (at, doc) in docs.iter().enumerate() {
-        if groups.is_none() && is_out(first[at], best.worst) {
-            continue;
-        }
-        let mut keys = Keys::new();
-        keys.push(first[at]);
-        keys.extend(rest.iter().map(|column| column[at]));
-        if let Some((after, after_doc)) = after {
-            let is_after = match keys.as_slice().cmp(after) {
-                Ordering::Greater => true,
-                Ordering::Equal => *after_doc == BEFORE || *doc > *after_doc,
-                Ordering::Less => false,
-            };
-            if !is_after {
-                continue;
-            }
-        }
-        let candidate = Candidate { keys, doc: *doc, score: scores[at] };
-        match groups {
-            None => best.push(candidate),
-            Some(groups) => {
-                let kept = best.groups.entry(groups.of(*doc)).or_insert_with(|| candidate.clone());
-                if candidate.keys < kept.keys {
-                    *kept = candidate;
-                }
-            }
-        }
-    }
 }

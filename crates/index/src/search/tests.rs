@@ -3,6 +3,7 @@
 mod golden;
 mod hits;
 mod queries;
+mod sorted_ranges;
 mod values;
 
 use std::collections::HashMap;

@@ -22,8 +22,9 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 /// syncs.
 const GIVE_BACK_BYTES: u64 = FILE_BYTES / 2;
 /// Where most is garbage all the same, it is tried again after so long; after twice as long each time that nothing
-/// came of it, up to an hour, unless the disk is short.
-const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// came of it, up to an hour. On a short disk, at least this often.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const SHORT_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 /// What failed is tried again, the mark too.
 const MARK_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -178,8 +179,8 @@ impl Space {
         // What the log has to give back would matter to whoever else writes to this disk.
         let is_short = || free_bytes(&core.dir) < used_bytes;
         let after = now - self.tried_at;
-        let is_due_again = moves
-            && (after >= self.retry_interval || after >= RETRY_INTERVAL && is_short());
+        let is_due_again =
+            moves && (after >= self.retry_interval || after >= SHORT_INTERVAL && is_short());
         if garbage_bytes < self.due_bytes && !is_due_again {
             return;
         }
