@@ -2,6 +2,7 @@
 
 mod golden;
 mod hits;
+mod phrases;
 mod queries;
 mod sorted_ranges;
 mod values;

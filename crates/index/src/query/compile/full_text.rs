@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use tantivy::Term;
-use tantivy::query::{PhrasePrefixQuery, PhraseQuery};
+use tantivy::query::PhrasePrefixQuery;
 use tantivy::tokenizer::Token;
 
 use super::compiled::Compiled;
@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::partition::Kind;
 use crate::query::ast::{Match, MultiKind, MultiMatch, Operator, PatternKind, Phrase};
 use crate::query::exec::automaton::Wildcard;
+use crate::query::exec::exact_phrase::ExactPhrase;
 use crate::query::exec::phrase::SloppyPhrase;
 use crate::query::exec::statistics::FieldScored;
 use crate::query::parse::as_text;
@@ -218,7 +219,7 @@ pub(super) fn compile_phrase(context: &Context<'_>, phrase: &Phrase) -> Result<C
                 query.set_max_expansions(u32::try_from(phrase.max_expansions).unwrap_or(u32::MAX));
                 Box::new(query)
             } else {
-                Box::new(PhraseQuery::new_with_offset(terms))
+                Box::new(ExactPhrase::new(terms))
             };
             Ok(if scored {
                 Compiled::scored(FieldScored { inner, doc_count })
