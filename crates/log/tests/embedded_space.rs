@@ -186,9 +186,13 @@ fn a_full_disk_is_no_reason_not_to_give_space_back() {
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
+    files_of(dir, "raftlog")
+}
+
+fn files_of(dir: &Path, wanted: &str) -> Vec<PathBuf> {
     let listing = fs::read_dir(dir.join("records")).unwrap();
     let paths = listing.map(|found| found.unwrap().path());
-    paths.filter(|path| path.extension().is_some_and(|kind| kind == "raftlog")).collect()
+    paths.filter(|path| path.extension().is_some_and(|kind| kind == wanted)).collect()
 }
 
 /// Also where a quiet group has its only records in the oldest file.
@@ -231,6 +235,36 @@ fn a_small_log_gives_back_what_is_trimmed_too() {
     assert!(bytes() > 70 << 20);
     log.trim(GroupId(0), last).unwrap();
     until(|| bytes() < 34 << 20);
+    assert_holds(&log, 1, &quiet);
+    drop(log);
+    assert_holds(&open(dir.path()), 1, &quiet);
+}
+
+/// Each time that space is given back a file for what is moved is begun; the record of a quiet group, once moved,
+/// would keep all of them.
+#[test]
+fn files_of_what_was_moved_do_not_pile_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path());
+    let quiet = vec![b"quiet".to_vec()];
+    append(&log, 1, quiet[0].clone()).unwrap();
+    let newest = || files(dir.path()).into_iter().max();
+    let mut held = Vec::new();
+    for round in 0..12 {
+        let before = newest();
+        let mut last = Lsn(0);
+        for _ in 0..20 {
+            last = append(&log, 0, vec![0x77; 1 << 20]).unwrap();
+        }
+        // More records than are moved without being asked for are left in the files.
+        for _ in 0..40 {
+            last = append(&log, 0, vec![round; 100]).unwrap();
+        }
+        log.trim(GroupId(0), Lsn(last.0 - 40)).unwrap();
+        until(|| newest() != before && files(dir.path()).len() < 4);
+        held.push(files_of(dir.path(), "rewrite").len());
+    }
+    assert!(held.iter().all(|files| *files < 12), "{held:?}");
     assert_holds(&log, 1, &quiet);
     drop(log);
     assert_holds(&open(dir.path()), 1, &quiet);

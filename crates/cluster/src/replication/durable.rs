@@ -43,9 +43,13 @@ impl Durable {
         self.wished.insert(group);
     }
 
-    /// Takes the first of the wishes that `may` be fulfilled now.
-    pub(crate) fn take_wish(&mut self, may: impl Fn(GroupId) -> bool) -> Option<GroupId> {
-        let group = self.wished.iter().copied().find(|group| may(*group))?;
+    /// Takes the wish that has the least key; those without one wait.
+    pub(crate) fn take_wish<K: Ord>(
+        &mut self,
+        key: impl Fn(GroupId) -> Option<K>,
+    ) -> Option<GroupId> {
+        let keys = self.wished.iter().filter_map(|group| Some((key(*group)?, *group)));
+        let (_, group) = keys.min()?;
         self.wished.remove(&group);
         Some(group)
     }

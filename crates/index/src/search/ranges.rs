@@ -11,6 +11,7 @@ use tantivy::{DocId, DocSet as _, Searcher, SegmentReader, TERMINATED};
 use super::segment_sort::SegmentClause;
 use crate::partition::Bounds;
 use crate::query::exec::BLOCK;
+use crate::query::exec::run::Cancelled;
 
 /// Documents of a range; the last of a segment has fewer.
 const RANGE_DOCS: u32 = if cfg!(test) { 128 } else { 4096 };
@@ -46,13 +47,15 @@ impl Ranges {
         bounds: &Bounds,
         searcher: &Searcher,
         matching: u32,
+        cancelled: &Cancelled,
     ) -> Option<Self> {
         let docs = reader.max_doc();
         if docs < SEGMENT_DOCS_MIN || matching < docs / MATCHING_PART_MIN {
             return None;
         }
         let column = clause.column()?;
-        let least = bounds.of(searcher, reader.segment_id(), &column, || least_keys(clause, docs));
+        let find = || least_keys(clause, docs, cancelled);
+        let least = bounds.of(searcher, reader.segment_id(), &column, find)?;
         Some(Self { least, docs, matching })
     }
 
@@ -80,8 +83,12 @@ impl Ranges {
     }
 }
 
-fn least_keys(clause: &mut SegmentClause, docs: u32) -> Arc<[u64]> {
+/// None where the search is cancelled.
+fn least_keys(clause: &mut SegmentClause, docs: u32, cancelled: &Cancelled) -> Option<Arc<[u64]>> {
     let range = |start: u32| {
+        if cancelled.is_set() {
+            return None;
+        }
         let end = docs.min(start + RANGE_DOCS);
         let mut least = u64::MAX;
         for start in (start..end).step_by(BLOCK) {
@@ -91,7 +98,7 @@ fn least_keys(clause: &mut SegmentClause, docs: u32) -> Arc<[u64]> {
             clause.keys(&block, &[], keys);
             least = keys.iter().copied().fold(least, u64::min);
         }
-        least
+        Some(least)
     };
     (0..docs).step_by(RANGE_DOCS as usize).map(range).collect()
 }

@@ -307,28 +307,51 @@ impl SegmentClause {
         Ok(if self.descending { !key } else { key })
     }
 
-    /// What the keys depend on besides the segment, where they are a column's.
+    /// What the keys depend on besides the segment, where they are a column's and who lacks a value is first or last.
     pub(super) fn column(&self) -> Option<String> {
-        let rest = match &self.source {
-            Source::Long { column: Some(_), missing, mode } => format!("long {missing} {mode:?}"),
-            Source::Unsigned { column: Some(_), missing, mode, .. } => {
-                format!("unsigned {missing} {mode:?}")
-            }
+        let (kind, key, mode) = match &self.source {
+            Source::Long { column: Some(_), missing, mode } => ("long", key_of_i64(*missing), mode),
+            Source::Unsigned { column: Some(_), missing, mode, .. } => ("unsigned", *missing, mode),
             Source::Double { column: Some(_), missing, mode } => {
-                format!("double {:x} {mode:?}", missing.to_bits())
+                // An infinity, beyond which lie only the keys of what is no number.
+                let is_end = missing.is_infinite();
+                (
+                    "double",
+                    if !is_end {
+                        1
+                    } else if *missing > 0.0 {
+                        u64::MAX
+                    } else {
+                        0
+                    },
+                    mode,
+                )
             }
-            Source::Text(text) => {
-                text.column.as_ref()?;
-                format!("text {} {:?}", text.missing, text.mode)
-            }
+            Source::Text(text) if text.column.is_some() => ("text", text.missing, &text.mode),
             _ => return None,
         };
-        Some(format!("{} {rest} {}", self.name.as_ref()?, self.descending))
+        // Whoever asks might name another value each time.
+        let missing = match key {
+            0 => "least",
+            u64::MAX => "greatest",
+            _ => return None,
+        };
+        let name = self.name.as_ref()?;
+        Some(format!("{name} {kind} {missing} {mode:?} {}", self.descending))
     }
 
     /// The least key that any document of the segment can have, where the column tells.
     pub(super) fn least_key(&self) -> Option<u64> {
+        // A sum lies beyond what it is of.
+        let is_sum = |mode: &ValueMode| matches!(mode, ValueMode::Sum);
         let (low, high, missing) = match &self.source {
+            Source::Long { mode, .. }
+            | Source::Unsigned { mode, .. }
+            | Source::Double { mode, .. }
+                if is_sum(mode) =>
+            {
+                return None;
+            }
             Source::Long { column: Some(column), missing, .. } => (
                 key_of_i64(column.min_value()),
                 key_of_i64(column.max_value()),

@@ -73,16 +73,27 @@ struct Walk<'a> {
     worst: Option<u64>,
 }
 
+/// What comes too late, once there are enough documents: greater first keys, and of equal ones, where there are no
+/// other keys, documents from here on. Of later segments no document comes early enough by an equal key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Worst {
+    key: u64,
+    from: DocId,
+}
+
+impl Worst {
+    const fn leaves_out(self, key: u64, doc: DocId, is_only_key: bool) -> bool {
+        key > self.key || (is_only_key && key == self.key && doc >= self.from)
+    }
+}
+
 /// So many are kept at least before the last ones are sorted out.
 const KEPT_MIN: usize = 256;
 
 /// The first documents of one segment.
 struct Best {
     window: usize,
-    /// The first key of the last document kept, once there are enough.
-    worst: Option<u64>,
-    /// Whether a document comes before all that are considered after it, of those with equal keys.
-    is_in_order: bool,
+    worst: Option<Worst>,
     kept: Vec<Candidate>,
     groups: HashMap<Option<u64>, Candidate>,
 }
@@ -104,7 +115,7 @@ impl Best {
         self.kept.select_nth_unstable_by(self.window - 1, order);
         self.kept.truncate(self.window);
         if let Some(last) = self.kept.get(self.window - 1) {
-            let last = last.keys[0];
+            let last = Worst { key: last.keys[0], from: last.doc.saturating_add(1) };
             self.worst = Some(self.worst.map_or(last, |worst| worst.min(last)));
         }
     }
@@ -129,8 +140,7 @@ impl Walk<'_> {
         };
         let mut best = Best {
             window: self.plan.limits.window,
-            worst: self.worst,
-            is_in_order: true,
+            worst: self.worst.map(|key| Worst { key, from: 0 }),
             kept: Vec::new(),
             groups: HashMap::new(),
         };
@@ -176,12 +186,17 @@ impl Walk<'_> {
     /// The ranges of a segment of which some can be left out.
     fn ranges(&self, sift: &mut Sift, reader: &SegmentReader, matching: u32) -> Option<Ranges> {
         let plan = &self.plan;
-        let is_plain = !plan.reads_score && sift.groups.is_none();
+        let is_plain = !plan.reads_score && sift.groups.is_none() && sift.after.is_none();
         if !is_plain || plan.limits.terminate_after > 0 || plan.limits.window == 0 {
             return None;
         }
+        // Else all have to be gone through, to be counted.
+        if self.count.found + u64::from(matching) <= plan.limits.count_limit() {
+            return None;
+        }
         let (clause, bounds) = (sift.clauses.first_mut()?, plan.view.bounds());
-        Ranges::of(clause, reader, bounds, plan.view.searcher(), matching)
+        let (searcher, cancelled) = (plan.view.searcher(), plan.limits.cancelled);
+        Ranges::of(clause, reader, bounds, searcher, matching, cancelled)
     }
 
     /// The ranges that come first by their bounds, then the others as far as anything in them may come early enough
@@ -196,12 +211,14 @@ impl Walk<'_> {
     ) -> Result<(), Error> {
         let alive = reader.alive_bitset();
         let first = ranges.first(best.window);
-        best.is_in_order = first.is_sorted_by(|a, b| a >= b);
         let mut cursor = Cursor::new(scorer);
         let mut blocks = 0u32;
         for is_first in [true, false] {
             for range in ranges.all().filter(|it| first[it.at] == is_first) {
-                let may_matter = best.worst.is_none_or(|worst| range.least_key <= worst);
+                let is_only_key = sift.clauses.len() == 1;
+                let may_matter = best.worst.is_none_or(|worst| {
+                    !worst.leaves_out(range.least_key, range.docs.start, is_only_key)
+                });
                 if !may_matter && self.is_counted() {
                     continue;
                 }
@@ -373,20 +390,20 @@ impl Sift {
         let Some((first, rest)) = columns.split_first_mut() else { return };
         first_clause.keys(docs, scores, &mut first[..docs.len()]);
         // Most blocks have nothing that comes early enough: their other keys are not read.
-        // Of equal keys the earlier document comes first, unless other keys decide.
-        let is_decided = others.is_empty() && best.is_in_order;
-        let is_out = |key: u64, worst: Option<u64>| {
-            worst.is_some_and(|worst| if is_decided { key >= worst } else { key > worst })
+        let is_only_key = others.is_empty();
+        let is_out = |key: u64, doc: DocId, worst: Option<Worst>| {
+            worst.is_some_and(|worst| worst.leaves_out(key, doc, is_only_key))
         };
         let worst = best.worst;
-        if groups.is_none() && first[..docs.len()].iter().all(|key| is_out(*key, worst)) {
+        let mut keys = first.iter().zip(docs);
+        if groups.is_none() && keys.all(|(key, doc)| is_out(*key, *doc, worst)) {
             return;
         }
         for (clause, column) in others.iter_mut().zip(rest.iter_mut()) {
             clause.keys(docs, scores, &mut column[..docs.len()]);
         }
         for (at, doc) in docs.iter().enumerate() {
-            if groups.is_none() && is_out(first[at], best.worst) {
+            if groups.is_none() && is_out(first[at], *doc, best.worst) {
                 continue;
             }
             let mut keys = Keys::new();

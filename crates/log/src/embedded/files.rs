@@ -139,8 +139,12 @@ impl FileSystem for Files {
         self.open_with(options.read(true).write(permission == Permission::ReadWrite), path.as_ref())
     }
 
+    /// Not after a failed sync: what was moved out of the file may not be where it was moved to.
     fn delete<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        std::fs::remove_file(path)
+        match self.0.failure() {
+            Some(failed) => Err(io::Error::other(failed)),
+            None => std::fs::remove_file(path),
+        }
     }
 
     fn rename<P: AsRef<Path>>(&self, from: P, to: P) -> io::Result<()> {

@@ -26,6 +26,8 @@ const GIVE_BACK_BYTES: u64 = FILE_BYTES / 2;
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const SHORT_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(3600);
+/// Less than a file's room that is only set aside (2 MiB) comes back each time, whatever is in the files.
+const GIVEN_BYTES_MIN: u64 = 4 << 20;
 /// What failed is tried again, the mark too.
 const MARK_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -173,11 +175,13 @@ impl Space {
         let used_bytes = damage::used_bytes(&core.dir);
         let garbage_bytes =
             scale(used_bytes, self.garbage_records, self.garbage_records + held_records);
-        // The last record of each group stays. In the oldest file, that of a group that nobody writes to any more
-        // would keep all files.
-        let moves = garbage_bytes > used_bytes / 2 && used_bytes > FILE_BYTES;
         // What the log has to give back would matter to whoever else writes to this disk.
         let is_short = || free_bytes(&core.dir) < used_bytes;
+        // The last record of each group stays. In the oldest file, that of a group that nobody writes to any more
+        // would keep all files. Where groups are trimmed in turn, half is garbage all the time, and what is left is
+        // trimmed soon: it is not moved.
+        let moves = used_bytes > FILE_BYTES
+            && (garbage_bytes > used_bytes / 4 * 3 || garbage_bytes > used_bytes / 2 && is_short());
         let after = now - self.tried_at;
         let is_due_again =
             moves && (after >= self.retry_interval || after >= SHORT_INTERVAL && is_short());
@@ -195,7 +199,7 @@ impl Space {
         let left_bytes = damage::used_bytes(&core.dir);
         let given_bytes = used_bytes.saturating_sub(left_bytes);
         self.retry_interval = match given_bytes {
-            0 => (self.retry_interval * 2).min(RETRY_INTERVAL_MAX),
+            ..GIVEN_BYTES_MIN => (self.retry_interval * 2).min(RETRY_INTERVAL_MAX),
             _ => RETRY_INTERVAL,
         };
         let garbage_left_bytes = garbage_bytes.saturating_sub(given_bytes);

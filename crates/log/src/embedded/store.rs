@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use protobuf::well_known_types::BytesValue;
+use raft_engine::internals::LogQueue;
 use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize, RecoveryMode};
 use rustix::io::Errno;
 
@@ -24,6 +26,8 @@ pub(super) const FILE_BYTES: u64 = 32 << 20;
 /// What is written and deleted to see whether the disk has room for two more files.
 const PROBE_FILE: &str = "probe";
 const PROBE_BYTES: usize = 16 << 10;
+/// More files of what was moved than this are made one: each has an open file, and the oldest keeps all.
+const MOVED_FILES_MAX: usize = 8;
 /// Entries fetched at once, at most.
 const FETCH_COUNT_MAX: u64 = 1024;
 
@@ -90,6 +94,8 @@ pub(super) enum EngineError {
 /// The underlying engine.
 pub(super) struct Store {
     engine: Engine<Files>,
+    /// Whoever deletes files up to the newest must not come between a write and its note of where it stands.
+    writing: Mutex<()>,
     dir: PathBuf,
     incarnation: Incarnation,
 }
@@ -121,7 +127,7 @@ impl Store {
             Ok(result) => result?,
             Err(panic) => return Err(panicked(&*panic)),
         };
-        Ok(Self { engine, dir: dir.to_owned(), incarnation })
+        Ok(Self { engine, writing: Mutex::new(()), dir: dir.to_owned(), incarnation })
     }
 
     /// Writes the batch, without a sync.
@@ -136,7 +142,11 @@ impl Store {
         for (group, up_to) in batch.trims {
             log_batch.add_command(region(group), Command::Compact { index: up_to.0 + 1 });
         }
-        match catch_unwind(AssertUnwindSafe(|| self.engine.write(&mut log_batch, false))) {
+        let written = catch_unwind(AssertUnwindSafe(|| {
+            let _writing = self.writing.lock();
+            self.engine.write(&mut log_batch, false)
+        }));
+        match written {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(write_error(&error)),
             Err(panic) => Err(WriteError::Unknown(panicked(&*panic).to_string())),
@@ -226,9 +236,20 @@ impl Store {
         let _ = std::fs::remove_file(&probe);
         probed?;
         match catch_unwind(AssertUnwindSafe(|| {
-            self.engine.purge_manager().must_purge_all_stale();
+            let purging = self.engine.purge_manager();
+            {
+                let _writing = self.writing.lock();
+                purging.must_purge_all_stale();
+            }
             // After that: what is deleted makes room for what is moved.
-            if moves { self.engine.purge_expired_files().map(drop) } else { Ok(()) }
+            if moves {
+                self.engine.purge_expired_files()?;
+            }
+            let (first, last) = self.engine.file_span(LogQueue::Rewrite);
+            if last - first >= MOVED_FILES_MAX as u64 {
+                purging.must_rewrite_rewrite_queue();
+            }
+            Ok::<(), raft_engine::Error>(())
         })) {
             Ok(result) => Ok(result?),
             Err(panic) => Err(panicked(&*panic)),

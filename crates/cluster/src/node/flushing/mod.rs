@@ -31,7 +31,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const INTERVAL_PRESSED: Duration = Duration::from_secs(5);
 /// A group whose log somebody wants to be short is flushed no more often than this: with it go the rows of other
 /// tables.
-const WISHED_INTERVAL: Duration = Duration::from_secs(1);
+const WISHED_INTERVAL: Duration = Duration::from_secs(5);
 /// How often it is said that stores took no rows.
 const STOPS_INTERVAL: Duration = Duration::from_secs(10);
 /// Bytes of log that a restart replays at most: at least, and at most.
@@ -60,13 +60,16 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
         stops.check(&shared);
         relieve(&shared);
         turns.take(&shared, &partitions);
-        while let Some(group) = flushed.due(&shared) {
+        // One at a time: what is due comes before the next wish.
+        let mut next = flushed.due(&shared).or_else(|| flushed.wished(&shared));
+        while let Some(group) = next {
             flushed.note(&shared, group);
             groups::flush(&shared, group).await;
             if stopping.is_told() {
                 return;
             }
             relieve(&shared);
+            next = flushed.due(&shared);
         }
     }
 }
@@ -94,17 +97,22 @@ impl Flushed {
             age_ns: nanoseconds(interval),
         };
         let now = shared.world.time.now();
-        let may = |group| self.0.get(&group).is_some_and(|(_, at)| now - *at >= WISHED_INTERVAL);
-        let wished = shared.replication.durable.lock().take_wish(may);
-        if wished.is_some() {
-            return wished;
-        }
         let held = self.0.values().map(|(bytes, at)| Held {
             bytes: log_bytes.saturating_sub(*bytes),
             age_ns: nanoseconds(now - *at),
         });
         let at = flushing::due(&held.collect::<Vec<_>>(), limits)?;
         self.0.keys().nth(at).copied()
+    }
+
+    /// The group that somebody wants to be flushed, the one first that was flushed longest ago.
+    fn wished(&self, shared: &Shared) -> Option<GroupId> {
+        let now = shared.world.time.now();
+        let flushed_at = |group| {
+            let (_, at) = *self.0.get(&group)?;
+            (now - at >= WISHED_INTERVAL).then_some(at)
+        };
+        shared.replication.durable.lock().take_wish(flushed_at)
     }
 
     /// A group is being flushed: also where that fails, it is tried again when it is due again.

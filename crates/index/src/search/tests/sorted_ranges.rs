@@ -28,6 +28,8 @@ fn document(n: u64) -> Value {
         "falling": 1e6 - age as f64 / 3.0,
         "random": mixed(n) % 1_000_000,
         "step": age / 100,
+        "some_high": u64::from(n % SEGMENT_DOCS == 900),
+        "many": (0..mixed(n) % 4).map(|at| age + at * 3).collect::<Vec<_>>(),
         "class": mixed(n) % 3,
         "half": mixed(n) % 2,
         "word": format!("w{:05}", n * 7 % 2000),
@@ -46,6 +48,7 @@ fn is_deleted(n: u64) -> bool {
 fn index(dir: &TempDir) -> View {
     let mapping = json!({"properties": {
         "rising": {"type": "long"}, "falling": {"type": "double"}, "random": {"type": "long"}, "step": {"type": "long"},
+        "some_high": {"type": "long"}, "many": {"type": "long"},
         "class": {"type": "integer"}, "half": {"type": "integer"}, "some": {"type": "long"},
         "word": {"type": "keyword"},
     }});
@@ -65,9 +68,21 @@ fn index(dir: &TempDir) -> View {
     index.refresh(u64::from(u32::MAX)).unwrap()
 }
 
-/// The order of two documents by a field; who lacks it comes last, or first.
-fn by(field: &str, descending: bool, missing_first: bool, a: &Value, b: &Value) -> Ordering {
-    match (&a[field], &b[field]) {
+/// What a document is sorted by, of several values.
+fn value(document: &Value, field: &str, mode: &str) -> Value {
+    let Value::Array(many) = &document[field] else { return document[field].clone() };
+    let many = many.iter().map(|it| it.as_u64().unwrap());
+    match mode {
+        _ if many.len() == 0 => Value::Null,
+        "sum" => json!(many.sum::<u64>()),
+        "min" => json!(many.min()),
+        _ => json!(many.max()),
+    }
+}
+
+/// The order of two values; who lacks one comes last, or first.
+fn by(descending: bool, missing_first: bool, a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
         (Value::Null, Value::Null) => Ordering::Equal,
         (Value::Null, _) if missing_first => Ordering::Less,
         (Value::Null, _) => Ordering::Greater,
@@ -91,12 +106,24 @@ fn ranges_that_are_left_out_change_no_answer() {
     let there: Vec<u64> = (0..SEGMENTS * SEGMENT_DOCS).filter(|n| !is_deleted(*n)).collect();
     let documents: Vec<Value> = (0..SEGMENTS * SEGMENT_DOCS).map(document).collect();
     let of = |n: u64| &documents[usize::try_from(n).unwrap()];
-    let fields = ["rising", "falling", "random", "step", "class", "some", "word"];
+    let fields = [
+        ("rising", "max"),
+        ("falling", "min"),
+        ("random", "min"),
+        ("step", "max"),
+        ("class", "max"),
+        ("some", "min"),
+        ("some_high", "max"),
+        ("many", "sum"),
+        ("many", "min"),
+        ("many", "max"),
+        ("word", "min"),
+    ];
     let (mut seen, mut left_out) = (0, 0);
-    for (case, field) in fields.iter().cycle().take(7 * 48).enumerate() {
-        let (descending, missing_first) = (case / 7 % 2 == 1, case / 14 % 2 == 1);
-        let second = [None, Some("random"), Some("class")][case / 28 % 3];
-        let size = [1, 10, 300][case / 11 % 3];
+    for (case, (field, mode)) in fields.iter().cycle().take(11 * 48).enumerate() {
+        let (descending, missing_first) = (case / 11 % 2 == 1, case / 22 % 2 == 1);
+        let second = [None, Some("random"), Some("class")][case / 44 % 3];
+        let size = [1, 10, 300][case / 7 % 3];
         let query =
             [json!({"match_all": {}}), json!({"term": {"half": 1}}), json!({"term": {"class": 2}})];
         let query = query[case / 5 % 3].clone();
@@ -109,14 +136,15 @@ fn ranges_that_are_left_out_change_no_answer() {
         let mut expected: Vec<u64> = there.iter().copied().filter(|n| matches(n)).collect();
         let count = expected.len() as u64;
         expected.sort_by(|a, b| {
-            by(field, descending, missing_first, of(*a), of(*b)).then_with(|| match second {
-                Some(second) => by(second, true, false, of(*a), of(*b)),
-                None => Ordering::Equal,
-            })
+            by(descending, missing_first, &value(of(*a), field, mode), &value(of(*b), field, mode))
+                .then_with(|| match second {
+                    Some(second) => by(true, false, &of(*a)[second], &of(*b)[second]),
+                    None => Ordering::Equal,
+                })
         });
         let order = if descending { "desc" } else { "asc" };
         let missing = if missing_first { "_first" } else { "_last" };
-        let mut sort = vec![json!({*field: {"order": order, "missing": missing}})];
+        let mut sort = vec![json!({*field: {"order": order, "missing": missing, "mode": mode}})];
         sort.extend(second.map(|second| json!({second: "desc"})));
         let body = json!({"query": query, "sort": sort, "size": size, "track_total_hits": total});
         let request = SearchRequest::parse(&body).unwrap();
@@ -146,5 +174,5 @@ fn ranges_that_are_left_out_change_no_answer() {
         seen += 1;
         left_out += u32::from(found.total < count);
     }
-    assert!(seen == 7 * 48 && left_out > 40, "{left_out} of {seen} left anything out");
+    assert!(seen == 11 * 48 && left_out > 40, "{left_out} of {seen} left anything out");
 }
