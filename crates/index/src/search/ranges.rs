@@ -91,11 +91,11 @@ fn least_keys(clause: &mut SegmentClause, docs: u32, cancelled: &Cancelled) -> O
         }
         let end = docs.min(start + RANGE_DOCS);
         let mut least = u64::MAX;
-        for start in (start..end).step_by(BLOCK) {
-            let block: Vec<DocId> = (start..end.min(start + BLOCK as u32)).collect();
+        let docs: Vec<DocId> = (start..end).collect();
+        for block in docs.chunks(BLOCK) {
             let mut keys = [0; BLOCK];
             let keys = &mut keys[..block.len()];
-            clause.keys(&block, &[], keys);
+            clause.keys(block, &[], keys);
             least = keys.iter().copied().fold(least, u64::min);
         }
         Some(least)

@@ -13,7 +13,8 @@ fn text(seed: u64) -> String {
         (state >> 33) % below
     };
     let length = 2 + next(40);
-    let words: Vec<&str> = (0..length).map(|_| ["a", "b", "c", "a"][next(4) as usize]).collect();
+    let words: Vec<&str> =
+        (0..length).map(|_| ["a", "b", "c", "a"][usize::try_from(next(4)).unwrap()]).collect();
     words.join(" ")
 }
 
