@@ -220,13 +220,19 @@ fn trimmed_files_are_given_back_and_quiet_groups_keep_their_records() {
     assert_eq!(append(&log, 1, b"third".to_vec()).unwrap(), Lsn(3));
 }
 
-/// Of 70 MiB that are garbage no more than a file is left.
-#[test]
-fn a_small_log_gives_back_what_is_trimmed_too() {
+/// A log whose second group has its only record in the oldest file.
+fn with_quiet_group() -> (tempfile::TempDir, Embedded, Vec<Vec<u8>>) {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     let quiet = vec![b"quiet".to_vec()];
     append(&log, 1, quiet[0].clone()).unwrap();
+    (dir, log, quiet)
+}
+
+/// Of 70 MiB that are garbage no more than a file is left.
+#[test]
+fn a_small_log_gives_back_what_is_trimmed_too() {
+    let (dir, log, quiet) = with_quiet_group();
     let mut last = Lsn(0);
     for _ in 0..70 {
         last = append(&log, 0, vec![0x77; 1 << 20]).unwrap();
@@ -244,10 +250,7 @@ fn a_small_log_gives_back_what_is_trimmed_too() {
 /// would keep all of them.
 #[test]
 fn files_of_what_was_moved_do_not_pile_up() {
-    let dir = tempfile::tempdir().unwrap();
-    let log = open(dir.path());
-    let quiet = vec![b"quiet".to_vec()];
-    append(&log, 1, quiet[0].clone()).unwrap();
+    let (dir, log, quiet) = with_quiet_group();
     let newest = || files(dir.path()).into_iter().max();
     let mut held = Vec::new();
     for round in 0..12 {

@@ -275,8 +275,9 @@ pub(crate) async fn on_local(
             let flushed = world.tasks.blocking(move || store.flush()).await;
             flushed.map_err(Error::internal)?.map_err(Error::internal)?;
             // What is durable here needs to be in the log no more.
-            let table = replication.tables.copies(partition.id);
-            table.iter().for_each(|it| replication.durable.lock().wish(it.group));
+            if let Some(copies) = replication.tables.copies(partition.id) {
+                replication.durable.lock().wish(copies.group);
+            }
             refresh_in_time(world, &partition).await?;
             let persist = move || indexer_of(&partition).map_or(Ok(()), Indexer::persist);
             world.tasks.blocking(persist).await.map_err(Error::internal)?

@@ -313,19 +313,13 @@ impl SegmentClause {
             Source::Long { column: Some(_), missing, mode } => ("long", key_of_i64(*missing), mode),
             Source::Unsigned { column: Some(_), missing, mode, .. } => ("unsigned", *missing, mode),
             Source::Double { column: Some(_), missing, mode } => {
-                // An infinity, beyond which lie only the keys of what is no number.
-                let is_end = missing.is_infinite();
-                (
-                    "double",
-                    if !is_end {
-                        1
-                    } else if *missing > 0.0 {
-                        u64::MAX
-                    } else {
-                        0
-                    },
-                    mode,
-                )
+                // Beyond the infinities lie only the keys of what is no number.
+                let key = match *missing {
+                    f64::NEG_INFINITY => 0,
+                    f64::INFINITY => u64::MAX,
+                    _ => 1,
+                };
+                ("double", key, mode)
             }
             Source::Text(text) if text.column.is_some() => ("text", text.missing, &text.mode),
             _ => return None,
@@ -342,16 +336,11 @@ impl SegmentClause {
 
     /// The least key that any document of the segment can have, where the column tells.
     pub(super) fn least_key(&self) -> Option<u64> {
-        // A sum lies beyond what it is of.
-        let is_sum = |mode: &ValueMode| matches!(mode, ValueMode::Sum);
         let (low, high, missing) = match &self.source {
-            Source::Long { mode, .. }
-            | Source::Unsigned { mode, .. }
-            | Source::Double { mode, .. }
-                if is_sum(mode) =>
-            {
-                return None;
-            }
+            // A sum lies beyond what it is of.
+            Source::Long { mode: ValueMode::Sum, .. }
+            | Source::Unsigned { mode: ValueMode::Sum, .. }
+            | Source::Double { mode: ValueMode::Sum, .. } => return None,
             Source::Long { column: Some(column), missing, .. } => (
                 key_of_i64(column.min_value()),
                 key_of_i64(column.max_value()),

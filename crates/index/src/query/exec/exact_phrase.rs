@@ -8,6 +8,8 @@ use tantivy::query::{Bm25Weight, EnableScoring, Explanation, PhraseQuery, Query,
 use tantivy::schema::IndexRecordOption;
 use tantivy::{DocId, DocSet as _, Score, SeekDangerResult, SegmentReader, TERMINATED, Term};
 
+use super::phrase::next_of_all;
+
 /// What a bound is raised by, as sums of floats are not exact.
 const SLACK: f32 = 1.0 + 1e-6;
 
@@ -147,22 +149,13 @@ struct Candidates {
 impl Candidates {
     /// The first from `target` on whose score may pass the threshold.
     fn next(&mut self, mut target: DocId, threshold: Score) -> DocId {
-        'documents: loop {
-            let mut frequency = u32::MAX;
-            for postings in &mut self.postings {
-                let mut doc = postings.doc();
-                if doc < target {
-                    doc = postings.seek(target);
-                }
-                if doc == TERMINATED {
-                    return TERMINATED;
-                }
-                if doc > target {
-                    target = doc;
-                    continue 'documents;
-                }
-                frequency = frequency.min(postings.term_freq());
+        loop {
+            target = next_of_all(&mut self.postings, target);
+            if target == TERMINATED {
+                return TERMINATED;
             }
+            let frequencies = self.postings.iter().map(SegmentPostings::term_freq);
+            let frequency = frequencies.min().unwrap_or(0);
             let bound = self.bm25.score(self.norms.fieldnorm_id(target), frequency);
             if bound * SLACK > threshold {
                 return target;

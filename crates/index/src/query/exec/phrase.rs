@@ -143,6 +143,27 @@ impl Weight for PhraseWeight {
     }
 }
 
+/// The first document from `target` on that has all terms.
+pub(super) fn next_of_all(postings: &mut [SegmentPostings], mut target: DocId) -> DocId {
+    loop {
+        let mut furthest = target;
+        for postings in &mut *postings {
+            let mut doc = postings.doc();
+            if doc < furthest {
+                doc = postings.seek(furthest);
+            }
+            furthest = furthest.max(doc);
+            if furthest == TERMINATED {
+                return TERMINATED;
+            }
+        }
+        if furthest == target {
+            return target;
+        }
+        target = furthest;
+    }
+}
+
 struct PhraseScorer {
     /// Of each term once.
     postings: Vec<SegmentPostings>,
@@ -159,21 +180,10 @@ impl PhraseScorer {
     /// Goes to the first document from `target` on that has the phrase.
     fn find(&mut self, mut target: DocId) -> DocId {
         loop {
-            let mut furthest = target;
-            for postings in &mut self.postings {
-                let mut doc = postings.doc();
-                if doc < furthest {
-                    doc = postings.seek(furthest);
-                }
-                furthest = furthest.max(doc);
-                if furthest == TERMINATED {
-                    self.doc = TERMINATED;
-                    return TERMINATED;
-                }
-            }
-            if furthest > target {
-                target = furthest;
-                continue;
+            target = next_of_all(&mut self.postings, target);
+            if target == TERMINATED {
+                self.doc = TERMINATED;
+                return TERMINATED;
             }
             for (postings, positions) in self.postings.iter_mut().zip(&mut self.places.positions) {
                 postings.positions(positions);
