@@ -55,12 +55,12 @@ pub fn are_full(unflushed_bytes: u64, budget_bytes: u64) -> bool {
 }
 
 /// How large one flush is to be expected, bytes, where `stores` are written alike: they all are at
-/// less than that, and the fullest goes when all together are full.
+/// less than that, and the fullest goes when all together are full, or when it has `flush_bytes_max`.
 #[must_use]
-pub fn expected_bytes(budget_bytes: u64, stores: u64, memtable_bytes: u64) -> u64 {
+pub fn expected_bytes(budget_bytes: u64, stores: u64, flush_bytes_max: u64) -> u64 {
     // Stores written evenly are spread evenly between empty and full, so the fullest has twice the mean.
     let fullest = budget_bytes / 1000 * FULL_PERMILLE * 2 / stores.max(1);
-    fullest.clamp(1, memtable_bytes.max(1))
+    fullest.clamp(1, flush_bytes_max.max(1))
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_expected_flush_is_a_memtable_until_there_are_many_stores() {
+    fn the_expected_flush_is_the_largest_until_there_are_many_stores() {
         assert_eq!(expected_bytes(1 << 30, 1, 16 << 20), 16 << 20);
         assert_eq!(expected_bytes(1 << 30, 64, 16 << 20), 16 << 20);
         let small = expected_bytes(128 << 20, 64, 16 << 20);

@@ -12,6 +12,7 @@ use std::{
 
 use plimsoll_base::{Time, World};
 use plimsoll_cluster::{Coordinator, DocumentsOptions, NodeRecord, NodeSettings, Peers};
+use plimsoll_memory::machine::machine;
 use plimsoll_storage::partition::StoreOptions;
 use tokio::sync::watch;
 
@@ -35,8 +36,13 @@ const WRITE_BUFFER_PART: u64 = 32;
 const WRITE_BUFFER_BYTES_MIN: usize = 128 << 20;
 const WRITE_BUFFER_BYTES_MAX: usize = 1 << 30;
 
-/// Single rows may take this part of what blocks of rows may, beside it.
-const ROW_CACHE_PART: usize = 2;
+/// Blocks of rows that were read may take this part of the memory where nothing else is set, and single rows that:
+/// what a hit saves is far more with a row. At least so many bytes.
+const CACHE_PART: u64 = 24;
+const ROW_CACHE_PART: u64 = 8;
+const CACHE_BYTES_MIN: usize = 16 << 20;
+/// Where it is set, single rows may take this part of what blocks of rows may, beside it.
+const SET_ROW_CACHE_PART: usize = 2;
 
 /// A running node, as its front ends see it.
 pub struct Shared {
@@ -176,9 +182,10 @@ fn random_hex(digits: usize) -> String {
 /// What a node is opened with; `record` says where it listens.
 #[must_use]
 pub fn settings(settings: &Settings, record: NodeRecord, peers: Arc<dyn Peers>) -> NodeSettings {
+    let [block_cache_bytes, row_cache_bytes] = cache_bytes(settings, machine().total_bytes);
     let store = StoreOptions {
-        block_cache_bytes: settings.cache_bytes,
-        row_cache_bytes: settings.cache_bytes / ROW_CACHE_PART,
+        block_cache_bytes,
+        row_cache_bytes,
         write_buffer_bytes: write_buffer_bytes(settings.write_buffer_bytes),
         bytes_per_sync: settings.bytes_per_sync,
         rate_limiter: settings.rate_limiter,
@@ -197,12 +204,24 @@ pub fn settings(settings: &Settings, record: NodeRecord, peers: Arc<dyn Peers>) 
     }
 }
 
+/// What blocks of rows and single rows may take in caches, bytes, as it is set, or else by the memory that the node may
+/// take.
+#[must_use]
+pub fn cache_bytes(settings: &Settings, memory_bytes: u64) -> [usize; 2] {
+    match settings.cache_bytes {
+        0 => [CACHE_PART, ROW_CACHE_PART].map(|part| {
+            usize::try_from(memory_bytes / part).unwrap_or(usize::MAX).max(CACHE_BYTES_MIN)
+        }),
+        set => [set, set / SET_ROW_CACHE_PART],
+    }
+}
+
 /// Memory for rows that are not in files yet, as it is set, or else by the memory that there is.
 fn write_buffer_bytes(set: usize) -> usize {
     if set > 0 {
         return set;
     }
-    let share = plimsoll_memory::machine::machine().total_bytes / WRITE_BUFFER_PART;
+    let share = machine().total_bytes / WRITE_BUFFER_PART;
     usize::try_from(share)
         .unwrap_or(usize::MAX)
         .clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX)

@@ -127,6 +127,12 @@ impl Coordinator {
         }
     }
 
+    /// Changes what caches of rows may hold from now on, bytes: blocks, no more than there could be at first, and
+    /// single rows.
+    pub fn resize_caches(&self, [block_cache_bytes, row_cache_bytes]: [usize; 2]) {
+        self.shared.replication.resources.resize_caches(block_cache_bytes, row_cache_bytes);
+    }
+
     /// Waits until this node knows all tables and indices that there were when somebody was told of them before
     /// this call; false where that cannot be found out now. Mostly it is known without asking.
     pub async fn become_current(&self) -> bool {

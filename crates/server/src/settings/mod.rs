@@ -110,7 +110,7 @@ pub struct Settings {
     pub durability: Durability,
     /// `log.sync_interval`
     pub sync_interval: Duration,
-    /// `cache.size`, in bytes
+    /// `cache.size`, in bytes; 0 is a share of the memory.
     pub cache_bytes: usize,
     /// `write_buffer.size`, in bytes; 0 is a share of the memory.
     pub write_buffer_bytes: usize,
@@ -178,8 +178,11 @@ impl Settings {
             sync_interval: parsed(raw, "log.sync_interval", duration)?,
             log,
             zone: text(raw, "node.attr.zone")?,
-            cache_bytes: bytes(raw, "cache.size")?,
-            write_buffer_bytes: parsed(raw, "write_buffer.size", write_buffer)?,
+            cache_bytes: parsed(raw, "cache.size", |text| share_or(text, 1 << 20, "1mb"))?,
+            // Of less a store's memtable is none any more.
+            write_buffer_bytes: parsed(raw, "write_buffer.size", |text| {
+                share_or(text, 8 << 20, "8mb")
+            })?,
             bytes_per_sync: parsed(raw, "compaction.bytes_per_sync", bytes_of)?,
             rate_limiter: rate_limiter(raw)?,
             work: work(raw)?,
@@ -213,11 +216,11 @@ fn limiter_bytes(text: &str) -> Result<u64, ValueError> {
     Ok(bytes_s)
 }
 
-/// A size of which a store's memtable is still one, or 0.
-fn write_buffer(text: &str) -> Result<usize, ValueError> {
+/// A size of at least so much, or 0, which stands for a share of the memory.
+fn share_or(text: &str, least: u64, least_text: &'static str) -> Result<usize, ValueError> {
     let bytes = bytes_of(text)?;
-    if (1..8 << 20).contains(&bytes) {
-        return Err(ValueError::BelowLeast("8mb"));
+    if (1..least).contains(&bytes) {
+        return Err(ValueError::BelowLeast(least_text));
     }
     Ok(usize::try_from(bytes)?)
 }

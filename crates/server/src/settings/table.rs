@@ -564,11 +564,13 @@ pub const SETTINGS: &[Definition] = &[
     ),
     define(
         "cache.size",
-        Kind::Bytes(1 << 20, 1 << 40),
-        "256mb",
+        Kind::Bytes(0, 1 << 40),
+        "0b",
         None,
         "Memory for blocks of rows that were read, all partitions together, taken as it fills. Single rows \
-         that were read or written last take half as much beside it.",
+         that were read or written last take half as much beside it. 0 is a sixth of the memory that the node \
+         may take (`indices.breaker.total.limit`) for both: an eighth for single rows, a twenty-fourth for \
+         blocks.",
     ),
     define(
         "write_buffer.size",

@@ -5,6 +5,8 @@
 //! store changes and puts them back after, so that in between they are read from the store,
 //! which changes at once; a row read meanwhile is not kept. Scans and snapshots do not use it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::Bytes;
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -27,7 +29,7 @@ type CacheKey = SmallVec<[u8; 64]>;
 /// The cache.
 pub(super) struct RowCache {
     shards: Vec<Mutex<Shard>>,
-    shard_bytes_max: usize,
+    shard_bytes_max: AtomicUsize,
 }
 
 struct Shard {
@@ -73,7 +75,15 @@ impl RowCache {
     /// An empty cache of at most about `bytes_max` bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, shard_bytes_max: bytes_max / SHARDS }
+        Self { shards, shard_bytes_max: AtomicUsize::new(bytes_max / SHARDS) }
+    }
+
+    /// Keeps at most about `bytes_max` bytes from now on.
+    pub(super) fn resize(&self, bytes_max: usize) {
+        self.shard_bytes_max.store(bytes_max / SHARDS, Ordering::Relaxed);
+        for shard in &self.shards {
+            shard.lock().shrink(self.shard_bytes_max());
+        }
     }
 
     /// The row, or what allows to keep it once it is read.
@@ -98,14 +108,14 @@ impl RowCache {
     pub(super) fn keep(&self, store: StoreNumber, key: &[u8], value: &Bytes, miss: &Miss) {
         let mut shard = self.shard(key).lock();
         if shard.writers == 0 && miss.version == Some(shard.version) {
-            shard.put(cache_key(store, key), value.clone(), self.shard_bytes_max);
+            shard.put(cache_key(store, key), value.clone(), self.shard_bytes_max());
         }
     }
 
     /// Keeps under a key what is right whenever it was made, or is found to be wrong by who reads it.
     pub(super) fn keep_hint(&self, store: StoreNumber, key: &[u8], value: Bytes) {
         let mut shard = self.shard(key).lock();
-        shard.put(cache_key(store, key), value, self.shard_bytes_max);
+        shard.put(cache_key(store, key), value, self.shard_bytes_max());
     }
 
     /// Begins a look at several rows of one key, which lie in one part; none while rows of that part are written.
@@ -146,7 +156,7 @@ impl RowCache {
             // Another write may have this row out as well; it is put back by the last.
             match value {
                 Some(value) if is_new_kept || shard.rows.contains(&key) => {
-                    shard.put(key, value.clone(), self.shard_bytes_max);
+                    shard.put(key, value.clone(), self.shard_bytes_max());
                 }
                 Some(_) => {}
                 None => shard.remove(&key),
@@ -185,6 +195,10 @@ impl RowCache {
         sum
     }
 
+    fn shard_bytes_max(&self) -> usize {
+        self.shard_bytes_max.load(Ordering::Relaxed)
+    }
+
     fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
         // The last byte of the order hash that a row's key begins with.
         let at = key.get(8).copied().unwrap_or_default();
@@ -210,6 +224,10 @@ impl Shard {
         if let Some(replaced) = self.rows.put(key, Some(value)) {
             self.bytes -= row_bytes(key_bytes, replaced.as_ref());
         }
+        self.shrink(bytes_max);
+    }
+
+    fn shrink(&mut self, bytes_max: usize) {
         while self.bytes > bytes_max {
             let Some((key, value)) = self.rows.pop_lru() else { break };
             self.bytes -= row_bytes(key.len(), value.as_ref());
@@ -307,6 +325,8 @@ mod tests {
             assert!(cache.statistics().bytes <= 64 * 1024, "{}", cache.statistics().bytes);
             assert!(cache.statistics().bytes > 32 * 1024, "{}", cache.statistics().bytes);
         }
+        cache.resize(16 * 1024);
+        assert!((1..=16 * 1024).contains(&cache.statistics().bytes));
         cache.begin_write_all();
         cache.end_write_all();
         assert_eq!(cache.statistics().bytes, 0);

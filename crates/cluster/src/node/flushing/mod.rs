@@ -1,5 +1,5 @@
 //! When rows go to files, a role of its own: the fullest partition while all together take too much
-//! memory or before its memtable is full, and group by group what holds the log back, so that the log can be
+//! memory or before RocksDB would flush it, and group by group what holds the log back, so that the log can be
 //! trimmed and a restart has little to replay. Never all at once. Which is next says
 //! `plimsoll_control::flushing`; what is done with a group, [`groups`].
 
@@ -38,8 +38,12 @@ const STOPS_INTERVAL: Duration = Duration::from_secs(10);
 const LOG_BYTES_MIN: u64 = 256 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
-/// By this part of a memtable a store's turn comes before RocksDB flushes it, and so much is written between two
-/// looks at least.
+/// Where many stores are written alike, what they hold together is read from the log again after a restart: they are
+/// flushed as if the budget were at most so much.
+const REPLAYED_BUDGET_BYTES: u64 = 320 << 20;
+
+/// By this part of the largest flush a store's turn comes before RocksDB flushes it, and so much is written between
+/// two looks at least.
 const TURN_PART: u64 = 16;
 /// What a look at one store costs is paid by so many bytes that are written.
 const LOOK_BYTES: u64 = 4 << 10;
@@ -60,8 +64,9 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
         stops.check(&shared);
         relieve(&shared);
         turns.take(&shared, &partitions);
+        let filling_bytes = turns.filling_bytes;
         // One at a time: what is due comes before the next wish.
-        let mut next = flushed.due(&shared).or_else(|| flushed.wished(&shared));
+        let mut next = flushed.due(&shared, filling_bytes).or_else(|| flushed.wished(&shared));
         while let Some(group) = next {
             flushed.note(&shared, group);
             groups::flush(&shared, group).await;
@@ -69,7 +74,7 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
                 return;
             }
             relieve(&shared);
-            next = flushed.due(&shared);
+            next = flushed.due(&shared, filling_bytes);
         }
     }
 }
@@ -82,8 +87,8 @@ impl Flushed {
         Self((0..=GROUPS).map(|group| (GroupId(group), (0, now))).collect())
     }
 
-    /// The group to be flushed now.
-    fn due(&self, shared: &Shared) -> Option<GroupId> {
+    /// The group to be flushed now, where the stores that are written hold `filling_bytes` when they are flushed.
+    fn due(&self, shared: &Shared, filling_bytes: u64) -> Option<GroupId> {
         let log_bytes = shared.replication.applied_bytes.load(Ordering::Relaxed);
         let interval = settings::cluster::flush_interval(&shared.metadata);
         let interval = if shared.replication.room.is_low() {
@@ -92,10 +97,10 @@ impl Flushed {
             interval
         };
         let (_, budget) = shared.replication.resources.write_buffers();
-        let limits = Limits {
-            bytes: (budget as u64).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX),
-            age_ns: nanoseconds(interval),
-        };
+        let bytes_max = (budget as u64).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX);
+        // Flushed sooner than by themselves, stores would have small files; later, the log would hold what is in files.
+        let bytes = (2 * filling_bytes).clamp(LOG_BYTES_MIN, bytes_max);
+        let limits = Limits { bytes, age_ns: nanoseconds(interval) };
         let now = shared.world.time.now();
         let held = self.0.values().map(|(bytes, at)| Held {
             bytes: log_bytes.saturating_sub(*bytes),
@@ -176,43 +181,52 @@ fn flush(partition: &Partition) -> bool {
     flushed.is_ok()
 }
 
-/// Stores that are flushed one after the other before their memtables are full: written alike they would all
+/// Stores that are flushed one after the other before RocksDB flushes them by itself: written alike they would all
 /// be full at once.
 #[derive(Default)]
 struct Turns {
     /// How much was applied when they were looked at last.
     looked_bytes: u64,
+    /// What those hold when they are flushed that hold much then.
+    filling_bytes: u64,
 }
 
 impl Turns {
     /// Flushes the store whose turn it is, where there is one.
     fn take(&mut self, shared: &Shared, partitions: &[Arc<Partition>]) {
         let memtable_bytes = shared.replication.resources.memtable_bytes() as u64;
+        let flush_bytes = flush_bytes(shared, partitions).max(memtable_bytes);
         let applied_bytes = shared.replication.applied_bytes.load(Ordering::Relaxed);
         // Nobody looks at a thousand stores that nobody writes to, nor at each of them all the time.
-        let least = (memtable_bytes / TURN_PART).max(partitions.len() as u64 * LOOK_BYTES);
+        let least = (flush_bytes / TURN_PART).max(partitions.len() as u64 * LOOK_BYTES);
         if applied_bytes.saturating_sub(self.looked_bytes) < least {
             return;
         }
         self.looked_bytes = applied_bytes;
-        let limits =
-            Limits { bytes: memtable_bytes - memtable_bytes / TURN_PART, age_ns: u64::MAX };
-        let held =
-            partitions.iter().map(|it| Held { bytes: it.store.flushable_bytes(), age_ns: 0 });
-        let Some(at) = flushing::due(&held.collect::<Vec<_>>(), limits) else { return };
+        let limits = Limits { bytes: flush_bytes - flush_bytes / TURN_PART, age_ns: u64::MAX };
+        let held = |it: &Arc<Partition>| Held { bytes: it.store.flushable_bytes(), age_ns: 0 };
+        let held: Vec<Held> = partitions.iter().map(held).collect();
+        let filling = held.iter().filter(|it| it.bytes >= flush_bytes / TURN_PART);
+        self.filling_bytes = filling.count() as u64 * flush_bytes;
+        let Some(at) = flushing::due(&held, limits) else { return };
         flush(&partitions[at]);
     }
 }
 
 /// Has the stores' files sized to what is flushed into them, as many stores as there are by now.
 fn shape_files(shared: &Shared, partitions: &[Arc<Partition>]) {
-    let (_, budget) = shared.replication.resources.write_buffers();
-    let memtable_bytes = shared.replication.resources.memtable_bytes() as u64;
-    let stores = partitions.len() as u64;
-    let flush_bytes = flushing::expected_bytes(budget as u64, stores, memtable_bytes);
+    let flush_bytes = flush_bytes(shared, partitions);
     for partition in partitions {
         if let Err(error) = partition.store.shape_files(flush_bytes) {
             tracing::warn!(partition = %partition.id, %error, "files keep their size");
         }
     }
+}
+
+/// How large one flush of a store is to be expected, bytes.
+fn flush_bytes(shared: &Shared, partitions: &[Arc<Partition>]) -> u64 {
+    let resources = &shared.replication.resources;
+    let budget_bytes = (resources.write_buffers().1 as u64).min(REPLAYED_BUDGET_BYTES);
+    let stores = partitions.len() as u64;
+    flushing::expected_bytes(budget_bytes, stores, resources.flush_bytes() as u64)
 }

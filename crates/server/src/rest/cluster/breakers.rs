@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use plimsoll_memory::breakers::{self, Limit, Settings, Type};
+use plimsoll_memory::machine::machine;
 use plimsoll_stdx::units;
 
 use super::settings_table::find;
+use crate::node::cache_bytes;
 use crate::rest::shared::Rest;
 
 /// Takes over what the cluster has set.
@@ -16,6 +18,9 @@ pub fn take_settings(rest: &Rest, set: &BTreeMap<String, String>) {
         tracing::info!(?settings, "breakers set");
         breakers::set(settings);
     }
+    // What lasts must not take all that is left for requests.
+    let memory_bytes = settings.total.bytes().min(machine().total_bytes);
+    rest.node.coordinator.resize_caches(cache_bytes(&rest.node.settings, memory_bytes));
     let bodies = match set.given("network.breaker.inflight_requests.limit") {
         None => Limit::Bytes(rest.node.settings.http_in_flight_bytes as u64),
         Some(text) => limit(text),

@@ -117,7 +117,7 @@ impl Memory {
                 own: AtomicUsize::new(0),
                 of_node: Arc::clone(&resources.unflushed.pending_bytes),
             },
-            flush_bytes: resources.memtable_bytes(),
+            flush_bytes: resources.flush_bytes(),
             _open: open,
         };
         memory.count(&memory.files.lock());

@@ -74,7 +74,7 @@ impl Rocks {
         if is_held {
             shared.hold(&db);
         }
-        let sizes = Mutex::new(FileSizes::of(resources.memtable_bytes() as u64));
+        let sizes = Mutex::new(FileSizes::of(resources.flush_bytes() as u64));
         Ok(Self { db, has_failed, sizes, pace: Arc::clone(&resources.compactions) })
     }
 
@@ -198,11 +198,17 @@ impl Rocks {
     }
 
     pub fn flushable_bytes(&self) -> u64 {
+        let active = self.figure("rocksdb.cur-size-active-mem-table");
+        let full = self.unflushed_bytes().saturating_sub(active);
+        let is_empty = self.figure("rocksdb.num-entries-active-mem-table") == 0;
+        // What is on its way to a file already is not told apart from what waits for more.
+        let is_flushing = ["rocksdb.num-running-flushes", "rocksdb.mem-table-flush-pending"]
+            .iter()
+            .any(|it| self.figure(it) > 0);
         // An empty memtable has its arena's first block.
-        match self.figure("rocksdb.num-entries-active-mem-table") {
-            0 => 0,
-            _ => self.figure("rocksdb.cur-size-active-mem-table"),
-        }
+        let of_active = if is_empty { 0 } else { active };
+        let of_full = if is_flushing { 0 } else { full };
+        of_active + of_full
     }
 
     pub fn unflushed_bytes(&self) -> u64 {

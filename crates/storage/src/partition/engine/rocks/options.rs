@@ -40,6 +40,9 @@ pub(super) const ROW_COMPRESSION: [&str; 2] =
 /// A file is rewritten soon where half of so many rows that follow each other are removals.
 const DELETIONS_WINDOW_ROWS: usize = 16 * 1024;
 
+/// The most that a file of the first level below level 0 takes, bytes: what is merged at once is a few of them.
+const FILE_BYTES_MAX: u64 = 32 << 20;
+
 /// RocksDB's own limits, far beyond what the node lets it come to: it slows and stops all writes of a
 /// store, and whoever applies records for others with it.
 const MEMTABLES_MAX: i32 = 64;
@@ -67,7 +70,8 @@ impl FileSizes {
     pub fn of(flush_bytes: u64) -> Self {
         // RocksDB merges level 0 from four files on.
         let first_level_bytes = (4 * flush_bytes).max(1 << 20);
-        Self { first_level_bytes, file_bytes: (first_level_bytes / 4).max(1 << 20) }
+        let file_bytes = (first_level_bytes / 4).clamp(1 << 20, FILE_BYTES_MAX);
+        Self { first_level_bytes, file_bytes }
     }
 }
 
@@ -103,6 +107,11 @@ impl RocksShared {
 
     pub fn cache_bytes(&self) -> usize {
         self.cache.get_usage()
+    }
+
+    /// It was made for as much as it was given at first: more than that it does not hold.
+    pub fn resize_cache(&self, bytes: usize) {
+        self.cache.clone().set_capacity(bytes);
     }
 
     pub fn hold_compactions(&self) {
@@ -158,6 +167,8 @@ impl RocksShared {
         // Whoever writes is held back by the budget of the node long before: RocksDB would stop one
         // partition however much room the others leave.
         options.set_max_write_buffer_number(MEMTABLES_MAX);
+        let together = i32::try_from(resources.flush_memtables()).unwrap_or(i32::MAX);
+        options.set_min_write_buffer_number_to_merge(together);
         options.set_level_zero_slowdown_writes_trigger(LEVEL_0_SLOWDOWN);
         options.set_level_zero_stop_writes_trigger(LEVEL_0_STOP);
         options.set_soft_pending_compaction_bytes_limit(0);
@@ -166,7 +177,7 @@ impl RocksShared {
         options.set_memtable_prefix_bloom_ratio(0.02);
         options.set_compression_type(DBCompressionType::Lz4);
         options.set_max_background_jobs(background_jobs());
-        let sizes = FileSizes::of(resources.memtable_bytes() as u64);
+        let sizes = FileSizes::of(resources.flush_bytes() as u64);
         options.set_max_bytes_for_level_base(sizes.first_level_bytes);
         options.set_target_file_size_base(sizes.file_bytes);
         options.set_target_file_size_multiplier(2);
