@@ -17,6 +17,7 @@ PARTITIONS = 64
 BUFFER_BYTES = 16 << 20
 WRITERS = 4
 ROWS = 12_000
+REPLAYED_ROWS = 36_000
 GROUPS = 16
 KEYS = 96
 # A write that waits for a copy that stands still takes three seconds; most others some milliseconds.
@@ -70,6 +71,23 @@ def test_many_partitions_share_one_budget(new_node, note):
     stops = figure(node, "store_stops_total")
     note(f"{WRITERS * ROWS} rows of 1 KB in {PARTITIONS} partitions: at most {most[0] / 2**20:.1f} MiB not in files "
          f"of {BUFFER_BYTES >> 20}, {sum(refused)} refused; {stops:.0f} stops in the replay")
+    assert node.terminate() == 0
+
+
+def test_a_node_starts_with_less_memory_than_what_it_replays_takes(new_node):
+    """Nothing of what many stores held was in files when it was killed, and no store alone holds much."""
+    node = new_node(settings=["resp.number_of_shards=16", "write_buffer.size=64mb"]).start()
+    with Connection(node.port, 60) as rows:
+        for first in range(0, REPLAYED_ROWS, 100):
+            rows.send(b"".join(encode("SET", f"key:{n}", VALUE) for n in range(first, first + 100)))
+            assert all(rows.reply() == b"+OK\r\n" for _ in range(100))
+    assert figure(node, "write_buffer_bytes") > 32 << 20, "they are in no files"
+    node.kill()
+    node.settings[-1] = "write_buffer.size=8mb"
+    node.start()
+    with Connection(node.port, 60) as rows:
+        assert rows.ask("DBSIZE") == b":%d\r\n" % REPLAYED_ROWS
+        assert rows.ask("SET", "end", 1) == b"+OK\r\n"
     assert node.terminate() == 0
 
 

@@ -31,6 +31,7 @@ use crate::metadata::placement::CopyState;
 use crate::metadata::table::TableDefinition;
 use crate::metadata::trim_notes::{LastRecords, TrimNote};
 use crate::metadata::version::{self, ClusterVersion};
+use crate::node::flushing;
 use crate::node::settings::{NodeSettings, OpenError, folder};
 use crate::node::shared::Shared;
 use crate::recovery::joining::Joining;
@@ -620,7 +621,10 @@ async fn catch_up(
 ) -> Result<(), OpenError> {
     let time = &shared.world.time;
     let mut told_at = time.now();
+    let filling: Vec<_> = partitions.iter().chain([&shared.metadata]).map(Arc::clone).collect();
     loop {
+        // Nobody else does yet, and who applies would wait for it for ever.
+        flushing::relieve(shared, &filling);
         let behind = |(group, end): &&(GroupId, Lsn)| {
             let is_behind = |it: &Arc<GroupTail>| it.applied() < *end && !it.has_stopped();
             // One without copies that was trimmed meanwhile is taken up again later.

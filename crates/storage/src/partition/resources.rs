@@ -192,8 +192,8 @@ impl Resources {
         }
     }
 
-    /// Changes what caches may hold from now on, bytes: blocks of rows, no more than there could be at first, and
-    /// single rows.
+    /// Changes what caches may hold from now on, bytes: blocks of rows, no more than there could be at first, which go
+    /// as others are read, and single rows, which go at once.
     pub fn resize_caches(&self, block_cache_bytes: usize, row_cache_bytes: usize) {
         if let Kind::Rocks(rocks) = &self.kind {
             rocks.resize_cache(block_cache_bytes);

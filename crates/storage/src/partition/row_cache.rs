@@ -16,8 +16,17 @@ use smallvec::SmallVec;
 const SHARDS: usize = 64;
 /// A row over this many bytes is not kept.
 const ROW_BYTES_MAX: usize = 16 * 1024;
-/// What a row takes beside its key and value, bytes, about.
-const ROW_OVERHEAD_BYTES: usize = 96;
+/// What a row takes beside its key and value, bytes, about: its entry in a list, its place in a table, the shared part
+/// of its value.
+const ROW_OVERHEAD_BYTES: usize = 170;
+/// Rows that were taken out all at once are let go with later ones, so many with each: who takes them out is whoever
+/// applies for everybody.
+const FORGOTTEN_AT_ONCE: usize = 4;
+/// Rows of a part that are let go before others may use it.
+const SHRUNK_AT_ONCE: usize = 256;
+/// A row's key begins with a byte for its kind and eight of the hash by which it is ordered; the last of these says its
+/// part.
+const STEM_BYTES: usize = 9;
 /// The first byte of the keys that are kept: rows, not the replica's own or the expiry index.
 const ROWS_TAG: u8 = 0x01;
 
@@ -25,6 +34,7 @@ const ROWS_TAG: u8 = 0x01;
 pub(super) type StoreNumber = u32;
 
 type CacheKey = SmallVec<[u8; 64]>;
+type Rows = LruCache<CacheKey, Option<Bytes>>;
 
 /// The cache.
 pub(super) struct RowCache {
@@ -34,8 +44,11 @@ pub(super) struct RowCache {
 
 struct Shard {
     /// `None` is out while it is written.
-    rows: LruCache<CacheKey, Option<Bytes>>,
+    rows: Rows,
     bytes: usize,
+    /// Rows that are shown to nobody and were not let go yet.
+    forgotten: Vec<Rows>,
+    forgotten_bytes: usize,
     /// Writes that have taken rows out and not put them back yet.
     writers: u32,
     /// Raised by every write: a row read before it is not kept after it.
@@ -82,7 +95,7 @@ impl RowCache {
     pub(super) fn resize(&self, bytes_max: usize) {
         self.shard_bytes_max.store(bytes_max / SHARDS, Ordering::Relaxed);
         for shard in &self.shards {
-            shard.lock().shrink(self.shard_bytes_max());
+            while shard.lock().shrink(self.shard_bytes_max(), SHRUNK_AT_ONCE) {}
         }
     }
 
@@ -164,19 +177,18 @@ impl RowCache {
         }
     }
 
-    /// Takes all rows out before a range is removed.
-    pub(super) fn begin_write_all(&self) {
-        for shard in &self.shards {
+    /// Takes the rows out of all parts that a range concerns, before it is removed: of all stores.
+    pub(super) fn begin_write_range(&self, from: &[u8], to: &[u8]) {
+        for shard in self.shards_of(from, to) {
             let mut shard = shard.lock();
-            shard.rows.clear();
-            shard.bytes = 0;
+            shard.forget_all();
             shard.writers += 1;
         }
     }
 
-    /// Ends what [`Self::begin_write_all`] began.
-    pub(super) fn end_write_all(&self) {
-        for shard in &self.shards {
+    /// Ends what [`Self::begin_write_range`] began.
+    pub(super) fn end_write_range(&self, from: &[u8], to: &[u8]) {
+        for shard in self.shards_of(from, to) {
             let mut shard = shard.lock();
             shard.writers -= 1;
             shard.version += 1;
@@ -188,7 +200,7 @@ impl RowCache {
         let mut sum = RowCacheStatistics::default();
         for shard in &self.shards {
             let shard = shard.lock();
-            sum.bytes += shard.bytes;
+            sum.bytes += shard.bytes + shard.forgotten_bytes;
             sum.hits += shard.hits;
             sum.misses += shard.misses;
         }
@@ -200,16 +212,32 @@ impl RowCache {
     }
 
     fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
-        // The last byte of the order hash that a row's key begins with.
-        let at = key.get(8).copied().unwrap_or_default();
-        &self.shards[usize::from(at) % SHARDS]
+        &self.shards[shard_at(key)]
+    }
+
+    /// The parts of all rows of a range: one where it is of one key.
+    fn shards_of(&self, from: &[u8], to: &[u8]) -> &[Mutex<Shard>] {
+        let (stem, other) = (from.get(..STEM_BYTES), to.get(..STEM_BYTES));
+        if stem.is_some() && stem == other {
+            let at = shard_at(from);
+            return &self.shards[at..=at];
+        }
+        &self.shards
     }
 }
 
 impl Default for Shard {
     fn default() -> Self {
-        let rows = LruCache::unbounded();
-        Self { rows, bytes: 0, writers: 0, version: 0, hits: 0, misses: 0 }
+        Self {
+            rows: LruCache::unbounded(),
+            bytes: 0,
+            forgotten: Vec::new(),
+            forgotten_bytes: 0,
+            writers: 0,
+            version: 0,
+            hits: 0,
+            misses: 0,
+        }
     }
 }
 
@@ -224,14 +252,46 @@ impl Shard {
         if let Some(replaced) = self.rows.put(key, Some(value)) {
             self.bytes -= row_bytes(key_bytes, replaced.as_ref());
         }
-        self.shrink(bytes_max);
+        for _ in 0..FORGOTTEN_AT_ONCE {
+            self.let_one_go();
+        }
+        self.shrink(bytes_max, usize::MAX);
     }
 
-    fn shrink(&mut self, bytes_max: usize) {
-        while self.bytes > bytes_max {
-            let Some((key, value)) = self.rows.pop_lru() else { break };
+    /// Lets rows go until the rest is no more than `bytes_max`, so many at most; whether that is too few.
+    fn shrink(&mut self, bytes_max: usize, rows_max: usize) -> bool {
+        for _ in 0..rows_max {
+            if self.bytes + self.forgotten_bytes <= bytes_max {
+                return false;
+            }
+            if self.let_one_go() {
+                continue;
+            }
+            let Some((key, value)) = self.rows.pop_lru() else { return false };
             self.bytes -= row_bytes(key.len(), value.as_ref());
         }
+        true
+    }
+
+    /// Shows none of its rows any more.
+    fn forget_all(&mut self) {
+        if self.rows.is_empty() {
+            return;
+        }
+        self.forgotten.push(std::mem::replace(&mut self.rows, LruCache::unbounded()));
+        self.forgotten_bytes += std::mem::take(&mut self.bytes);
+    }
+
+    /// Lets go of a row that was forgotten, where there is one.
+    fn let_one_go(&mut self) -> bool {
+        let Some(rows) = self.forgotten.last_mut() else { return false };
+        if let Some((key, value)) = rows.pop_lru() {
+            self.forgotten_bytes -= row_bytes(key.len(), value.as_ref());
+        }
+        if rows.is_empty() {
+            self.forgotten.pop();
+        }
+        true
     }
 
     /// Keeps the row's place for what it is about to become.
@@ -250,6 +310,10 @@ impl Shard {
 
 fn row_bytes(key_bytes: usize, value: Option<&Bytes>) -> usize {
     key_bytes + value.map_or(0, Bytes::len) + ROW_OVERHEAD_BYTES
+}
+
+fn shard_at(key: &[u8]) -> usize {
+    usize::from(key.get(STEM_BYTES - 1).copied().unwrap_or_default()) % SHARDS
 }
 
 fn is_row(key: &[u8]) -> bool {
@@ -303,12 +367,34 @@ mod tests {
         let cache = RowCache::new(1 << 20);
         let Err(miss) = cache.get(1, KEY) else { panic!("empty") };
         cache.keep(1, KEY, &bytes("old"), &miss);
-        cache.begin_write_all();
+        cache.begin_write_range(b"\x01", b"\x02");
         assert!(cache.get(1, KEY).is_err());
-        cache.end_write_all();
+        cache.end_write_range(b"\x01", b"\x02");
         cache.keep(1, KEY, &bytes("old"), &miss);
         assert!(cache.get(1, KEY).is_err());
-        assert_eq!(cache.statistics().bytes, 0);
+    }
+
+    #[test]
+    fn a_range_of_one_key_takes_out_what_shares_its_part_and_is_let_go_with_later_rows() {
+        let cache = RowCache::new(1 << 20);
+        let key = |part: u8, at: u16| {
+            [b"\x01hash-of".as_slice(), &[part], b"key", &at.to_be_bytes()].concat()
+        };
+        let put = |key: &[u8]| {
+            cache.begin_write(1, key);
+            cache.end_write(1, key, Some(&bytes("row")), true);
+        };
+        (0..100).for_each(|at| put(&key(1, at)));
+        put(&key(2, 0));
+        let held = cache.statistics().bytes;
+        cache.begin_write_range(&key(1, 0), &key(1, 100));
+        cache.end_write_range(&key(1, 0), &key(1, 100));
+        assert!((0..100).all(|at| cache.get(1, &key(1, at)).is_err()));
+        assert!(cache.get(1, &key(2, 0)).is_ok(), "another key's row stays");
+        assert_eq!(cache.statistics().bytes, held, "nothing was let go yet, and all is counted");
+        (0..25).for_each(|at| put(&key(1, at)));
+        assert!((0..25).all(|at| cache.get(1, &key(1, at)).is_ok()));
+        assert_eq!(cache.statistics().bytes, held / 101 * 26);
     }
 
     #[test]
@@ -325,10 +411,11 @@ mod tests {
             assert!(cache.statistics().bytes <= 64 * 1024, "{}", cache.statistics().bytes);
             assert!(cache.statistics().bytes > 32 * 1024, "{}", cache.statistics().bytes);
         }
-        cache.resize(16 * 1024);
-        assert!((1..=16 * 1024).contains(&cache.statistics().bytes));
-        cache.begin_write_all();
-        cache.end_write_all();
+        cache.begin_write_range(b"\x01", b"\x02");
+        cache.end_write_range(b"\x01", b"\x02");
+        cache.resize(32 * 1024);
+        assert!((1..=32 * 1024).contains(&cache.statistics().bytes), "what is not shown is let go");
+        cache.resize(0);
         assert_eq!(cache.statistics().bytes, 0);
     }
 }

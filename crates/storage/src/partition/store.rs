@@ -394,14 +394,14 @@ impl Store {
                 None => batch.delete(key),
             }
         }
-        self.rows.begin_write_all();
+        changes.removed.iter().for_each(|(from, to)| self.rows.begin_write_range(from, to));
         changes.rows.keys().for_each(|key| self.rows.begin_write(self.number, key));
         let written = self.write(&batch);
         for (key, value) in &changes.rows {
             let value = value.as_ref().filter(|_| written.is_ok());
             self.rows.end_write(self.number, key, value, true);
         }
-        self.rows.end_write_all();
+        changes.removed.iter().for_each(|(from, to)| self.rows.end_write_range(from, to));
         written
     }
 

@@ -38,8 +38,8 @@ const STOPS_INTERVAL: Duration = Duration::from_secs(10);
 const LOG_BYTES_MIN: u64 = 256 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
-/// Where many stores are written alike, what they hold together is read from the log again after a restart: they are
-/// flushed as if the budget were at most so much.
+/// Where many stores are written alike, what they hold together is read from the log again after a restart: no more
+/// than one memtable of each is flushed at once, as if the budget were so much.
 const REPLAYED_BUDGET_BYTES: u64 = 320 << 20;
 
 /// By this part of the largest flush a store's turn comes before RocksDB flushes it, and so much is written between
@@ -62,7 +62,7 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
         let partitions = shared.tables.partitions();
         shape_files(&shared, &partitions);
         stops.check(&shared);
-        relieve(&shared);
+        relieve(&shared, &partitions);
         turns.take(&shared, &partitions);
         let filling_bytes = turns.filling_bytes;
         // One at a time: what is due comes before the next wish.
@@ -73,7 +73,7 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
             if stopping.is_told() {
                 return;
             }
-            relieve(&shared);
+            relieve(&shared, &shared.tables.partitions());
             next = flushed.due(&shared, filling_bytes);
         }
     }
@@ -152,13 +152,12 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 /// Flushes the partitions that hold most, until all together hold less than is too much.
-fn relieve(shared: &Shared) {
+pub(crate) fn relieve(shared: &Shared, partitions: &[Arc<Partition>]) {
     loop {
         let (held, budget) = shared.replication.resources.write_buffers();
         if !flushing::are_full(held as u64, budget as u64) {
             return;
         }
-        let partitions = shared.tables.partitions();
         let Some(fullest) = partitions.iter().max_by_key(|it| it.store.flushable_bytes()) else {
             return;
         };
@@ -195,7 +194,8 @@ impl Turns {
     /// Flushes the store whose turn it is, where there is one.
     fn take(&mut self, shared: &Shared, partitions: &[Arc<Partition>]) {
         let memtable_bytes = shared.replication.resources.memtable_bytes() as u64;
-        let flush_bytes = flush_bytes(shared, partitions).max(memtable_bytes);
+        let expected_bytes = flush_bytes(shared, partitions);
+        let flush_bytes = expected_bytes.max(memtable_bytes);
         let applied_bytes = shared.replication.applied_bytes.load(Ordering::Relaxed);
         // Nobody looks at a thousand stores that nobody writes to, nor at each of them all the time.
         let least = (flush_bytes / TURN_PART).max(partitions.len() as u64 * LOOK_BYTES);
@@ -206,8 +206,9 @@ impl Turns {
         let limits = Limits { bytes: flush_bytes - flush_bytes / TURN_PART, age_ns: u64::MAX };
         let held = |it: &Arc<Partition>| Held { bytes: it.store.flushable_bytes(), age_ns: 0 };
         let held: Vec<Held> = partitions.iter().map(held).collect();
-        let filling = held.iter().filter(|it| it.bytes >= flush_bytes / TURN_PART);
-        self.filling_bytes = filling.count() as u64 * flush_bytes;
+        // Of very many, none comes far before all together are full.
+        let filling = held.iter().filter(|it| it.bytes >= expected_bytes / TURN_PART);
+        self.filling_bytes = filling.count() as u64 * expected_bytes;
         let Some(at) = flushing::due(&held, limits) else { return };
         flush(&partitions[at]);
     }
@@ -226,7 +227,8 @@ fn shape_files(shared: &Shared, partitions: &[Arc<Partition>]) {
 /// How large one flush of a store is to be expected, bytes.
 fn flush_bytes(shared: &Shared, partitions: &[Arc<Partition>]) -> u64 {
     let resources = &shared.replication.resources;
-    let budget_bytes = (resources.write_buffers().1 as u64).min(REPLAYED_BUDGET_BYTES);
-    let stores = partitions.len() as u64;
-    flushing::expected_bytes(budget_bytes, stores, resources.flush_bytes() as u64)
+    let (budget_bytes, stores) = (resources.write_buffers().1 as u64, partitions.len() as u64);
+    let one = flushing::expected_bytes(budget_bytes, stores, resources.memtable_bytes() as u64);
+    let replayed_bytes = budget_bytes.min(REPLAYED_BUDGET_BYTES);
+    one.max(flushing::expected_bytes(replayed_bytes, stores, resources.flush_bytes() as u64))
 }

@@ -25,8 +25,9 @@ use crate::live::load::{Called, Source};
 use crate::live::shares::Throttled;
 use crate::live::wire::Ended;
 
-/// As `cache.size` of the nodes (`peers::DEFAULTS`).
+/// As `cache.size` and `write_buffer.size` of the nodes (`peers::DEFAULTS`).
 const CACHE_BYTES: usize = 64 << 20;
+const WRITE_BUFFER_BYTES: usize = 128 << 20;
 /// Rows that are written at once while it is filled.
 const FILLED_AT_ONCE: usize = 256;
 /// A row that was written and is not there.
@@ -50,7 +51,11 @@ impl Bare {
         std::fs::create_dir_all(folder).map_err(failed)?;
         let guardian = Guardian::start().map_err(failed)?;
         guardian.tree(&folder.to_string_lossy()).map_err(failed)?;
-        let options = StoreOptions { block_cache_bytes: CACHE_BYTES, ..StoreOptions::default() };
+        let options = StoreOptions {
+            block_cache_bytes: CACHE_BYTES,
+            write_buffer_bytes: WRITE_BUFFER_BYTES,
+            ..StoreOptions::default()
+        };
         let db = DB::open(&rocksdb_options(options), folder)
             .map_err(|error| LabError::live("open RocksDB".to_owned(), error))?;
         let mut synced = WriteOptions::default();

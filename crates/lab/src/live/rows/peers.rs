@@ -24,7 +24,8 @@ use crate::live::shares::Throttled;
 use crate::live::wire::{Connection, Ended, Protocol, command};
 
 /// Settings of nodes where a scenario needs no others.
-pub(super) const DEFAULTS: [&str; 2] = ["cache.size=64mb", "logger.level=warn"];
+pub(super) const DEFAULTS: [&str; 3] =
+    ["cache.size=64mb", "write_buffer.size=128mb", "logger.level=warn"];
 const READY_WAIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(50);
 

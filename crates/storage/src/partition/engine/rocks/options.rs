@@ -40,6 +40,8 @@ pub(super) const ROW_COMPRESSION: [&str; 2] =
 /// A file is rewritten soon where half of so many rows that follow each other are removals.
 const DELETIONS_WINDOW_ROWS: usize = 16 * 1024;
 
+/// From so many files on RocksDB merges level 0: its default.
+const LEVEL_0_MERGED_FILES: u64 = 4;
 /// The most that a file of the first level below level 0 takes, bytes: what is merged at once is a few of them.
 const FILE_BYTES_MAX: u64 = 32 << 20;
 
@@ -68,8 +70,7 @@ pub(in crate::partition) struct FileSizes {
 impl FileSizes {
     /// For flushes of so many bytes.
     pub fn of(flush_bytes: u64) -> Self {
-        // RocksDB merges level 0 from four files on.
-        let first_level_bytes = (4 * flush_bytes).max(1 << 20);
+        let first_level_bytes = (LEVEL_0_MERGED_FILES * flush_bytes).max(1 << 20);
         let file_bytes = (first_level_bytes / 4).clamp(1 << 20, FILE_BYTES_MAX);
         Self { first_level_bytes, file_bytes }
     }
@@ -155,6 +156,8 @@ impl RocksShared {
         table.set_bloom_filter(10.0, false);
         table.set_cache_index_and_filter_blocks(true);
         table.set_cache_index_and_filter_blocks_with_high_priority(true);
+        // Of files of one memtable and a half at most. Larger ones' are asked for by every read that comes to files,
+        // which keeps them in the cache.
         table.set_pin_l0_filter_and_index_blocks_in_cache(true);
         table.set_block_size(BLOCK_BYTES);
         table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
