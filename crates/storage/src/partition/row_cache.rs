@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_range_of_one_key_takes_out_what_shares_its_part_and_is_let_go_with_later_rows() {
-        let cache = RowCache::new(1 << 20);
+        let cache = RowCache::new(16 << 20);
         let key = |part: u8, at: u16| {
             [b"\x01hash-of".as_slice(), &[part], b"key", &at.to_be_bytes()].concat()
         };

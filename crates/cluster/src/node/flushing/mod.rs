@@ -38,8 +38,8 @@ const STOPS_INTERVAL: Duration = Duration::from_secs(10);
 const LOG_BYTES_MIN: u64 = 256 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
-/// Where many stores are written alike, what they hold together is read from the log again after a restart: no more
-/// than one memtable of each is flushed at once, as if the budget were so much.
+/// What stores hold is read from the log again after a restart: several memtables of each are kept for one file as far
+/// as they would share a budget of so much, and one memtable of each beyond.
 const REPLAYED_BUDGET_BYTES: u64 = 320 << 20;
 
 /// By this part of the largest flush a store's turn comes before RocksDB flushes it, and so much is written between
