@@ -1,5 +1,5 @@
 //! The node's chores, one role: rows that have expired are swept (`sweeping`), checkpoints that nobody
-//! fetches go, and the disk is looked at. When rows go to files is `flushing`'s.
+//! fetches go, so do cached rows that were removed, and the disk is looked at. When rows go to files is `flushing`'s.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -56,6 +56,7 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping, session: 
             resumes.check(&shared, now);
             shared.copies.checkpoints.expire(now);
             shared.snapshots.expire(&shared.tables, now);
+            shared.replication.resources.let_forgotten_go();
         }
     }
 }

@@ -187,9 +187,7 @@ impl Replica {
     /// # Errors
     /// Where the store fails.
     pub fn mark(&mut self) -> Result<Position, ApplyError> {
-        let mut batch = self.store.batch();
-        batch.put(system::STAMP_KEY, self.stamp.encode());
-        self.store.write(&batch)?;
+        self.store.put_unless_there(system::STAMP_KEY, &self.stamp.encode())?;
         self.is_new = false;
         Ok(self.stamp.position)
     }

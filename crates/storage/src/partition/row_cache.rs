@@ -29,6 +29,8 @@ const SHRUNK_AT_ONCE: usize = 256;
 const STEM_BYTES: usize = 9;
 /// The first byte of the keys that are kept: rows, not the replica's own or the expiry index.
 const ROWS_TAG: u8 = 0x01;
+const ROWS_FROM: &[u8] = &[ROWS_TAG];
+const ROWS_TO: &[u8] = &[ROWS_TAG + 1];
 
 /// A partition's number in the cache, drawn when its store is opened.
 pub(super) type StoreNumber = u32;
@@ -177,6 +179,15 @@ impl RowCache {
         }
     }
 
+    /// Lets go of rows that were taken out all at once, so many of each part at most: where nothing is kept any
+    /// more, nothing else does.
+    pub(super) fn let_forgotten_go(&self, rows_max: usize) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let _ = (0..rows_max).take_while(|_| shard.let_one_go()).count();
+        }
+    }
+
     /// Takes the rows out of all parts that a range concerns, before it is removed: of all stores.
     pub(super) fn begin_write_range(&self, from: &[u8], to: &[u8]) {
         for shard in self.shards_of(from, to) {
@@ -215,8 +226,11 @@ impl RowCache {
         &self.shards[shard_at(key)]
     }
 
-    /// The parts of all rows of a range: one where it is of one key.
+    /// The parts of all rows of a range: one where it is of one key, none where it is of no rows.
     fn shards_of(&self, from: &[u8], to: &[u8]) -> &[Mutex<Shard>] {
+        if to <= ROWS_FROM || from >= ROWS_TO {
+            return &[];
+        }
         let (stem, other) = (from.get(..STEM_BYTES), to.get(..STEM_BYTES));
         if stem.is_some() && stem == other {
             let at = shard_at(from);
@@ -372,6 +386,13 @@ mod tests {
         cache.end_write_range(b"\x01", b"\x02");
         cache.keep(1, KEY, &bytes("old"), &miss);
         assert!(cache.get(1, KEY).is_err());
+        let Err(miss) = cache.get(1, KEY) else { panic!("taken out") };
+        for [from, to] in [[&b"\x00a"[..], b"\x01"], [b"\x02", b"\x03"]] {
+            cache.begin_write_range(from, to);
+            cache.end_write_range(from, to);
+        }
+        cache.keep(1, KEY, &bytes("old"), &miss);
+        assert!(cache.get(1, KEY).is_ok(), "a range of no rows concerns none");
     }
 
     #[test]
@@ -395,6 +416,13 @@ mod tests {
         (0..25).for_each(|at| put(&key(1, at)));
         assert!((0..25).all(|at| cache.get(1, &key(1, at)).is_ok()));
         assert_eq!(cache.statistics().bytes, held / 101 * 26);
+        cache.begin_write_range(b"\x01", b"\x02");
+        cache.end_write_range(b"\x01", b"\x02");
+        assert_eq!(cache.statistics().bytes, held / 101 * 26, "a part each, counted still");
+        cache.let_forgotten_go(20);
+        assert_eq!(cache.statistics().bytes, held / 101 * 5, "so many of each part");
+        cache.let_forgotten_go(20);
+        assert_eq!(cache.statistics().bytes, 0, "without a row that comes");
     }
 
     #[test]

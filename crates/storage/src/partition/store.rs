@@ -189,8 +189,16 @@ impl Store {
         position: &Position,
         note: &[u8],
     ) -> Result<(), StoreError> {
+        self.put_unless_there(&system::group_key(group), &system::encode_group(position, note))
+    }
+
+    /// Puts one row, where there is not the same already: what nobody changed is flushed to no file.
+    pub(super) fn put_unless_there(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        if self.get(key)?.is_some_and(|held| *held == *value) {
+            return Ok(());
+        }
         let mut batch = self.batch();
-        batch.put(system::group_key(group), system::encode_group(position, note));
+        batch.put(key, value);
         self.write(&batch)
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use plimsoll_log::record::{self, Item, LeadStamp, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::rules::sessions::Verdict;
-use plimsoll_log::{Incarnation, LeadId, Lsn, PartitionId, SessionId};
+use plimsoll_log::{GroupId, Incarnation, LeadId, Lsn, PartitionId, SessionId};
 use proptest::prelude::*;
 
 use super::*;
@@ -122,6 +122,27 @@ fn replays_from_its_stamp_to_the_same_state() {
     let effects = apply(&mut replica, &log);
     assert_eq!(replica.digest().unwrap(), digest);
     assert_eq!(effects.last(), Some(&ran(Reply::Integer(3))));
+}
+
+#[test]
+fn what_stands_still_is_flushed_to_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = TestLog::new();
+    log.append(1, 1, &["SET a 1"]);
+    let mut replica = open(dir.path());
+    apply(&mut replica, &log);
+    let mut flushed = |position: &Position| {
+        replica.pass(*position);
+        replica.mark().unwrap();
+        let store = replica.store();
+        store.put_group(GroupId(3), position, b"note").unwrap();
+        store.flush().unwrap();
+        store.backlog().level_0_files
+    };
+    let at = log.entries[0].0;
+    assert_eq!((flushed(&at), flushed(&at)), (1, 1));
+    let later = Position { lsn: Lsn(at.lsn.0 + 1), ..at };
+    assert_eq!((flushed(&later), flushed(&later)), (2, 2));
 }
 
 #[test]

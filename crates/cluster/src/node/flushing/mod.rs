@@ -60,10 +60,11 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
     while !stopping.told_within(&time, INTERVAL).await {
         let Some(shared) = shared.upgrade() else { return };
         let partitions = shared.tables.partitions();
-        shape_files(&shared, &partitions);
+        let flush_bytes = flush_bytes(&shared, partitions.len());
+        shape_files(&partitions, flush_bytes);
         stops.check(&shared);
         relieve(&shared, &partitions);
-        turns.take(&shared, &partitions);
+        turns.take(&shared, &partitions, flush_bytes);
         let filling_bytes = turns.filling_bytes;
         // One at a time: what is due comes before the next wish.
         let mut next = flushed.due(&shared, filling_bytes).or_else(|| flushed.wished(&shared));
@@ -192,9 +193,8 @@ struct Turns {
 
 impl Turns {
     /// Flushes the store whose turn it is, where there is one.
-    fn take(&mut self, shared: &Shared, partitions: &[Arc<Partition>]) {
+    fn take(&mut self, shared: &Shared, partitions: &[Arc<Partition>], expected_bytes: u64) {
         let memtable_bytes = shared.replication.resources.memtable_bytes() as u64;
-        let expected_bytes = flush_bytes(shared, partitions);
         let flush_bytes = expected_bytes.max(memtable_bytes);
         let applied_bytes = shared.replication.applied_bytes.load(Ordering::Relaxed);
         // Nobody looks at a thousand stores that nobody writes to, nor at each of them all the time.
@@ -214,9 +214,8 @@ impl Turns {
     }
 }
 
-/// Has the stores' files sized to what is flushed into them, as many stores as there are by now.
-fn shape_files(shared: &Shared, partitions: &[Arc<Partition>]) {
-    let flush_bytes = flush_bytes(shared, partitions);
+/// Has the stores' files sized to flushes of so many bytes.
+fn shape_files(partitions: &[Arc<Partition>], flush_bytes: u64) {
     for partition in partitions {
         if let Err(error) = partition.store.shape_files(flush_bytes) {
             tracing::warn!(partition = %partition.id, %error, "files keep their size");
@@ -224,10 +223,10 @@ fn shape_files(shared: &Shared, partitions: &[Arc<Partition>]) {
     }
 }
 
-/// How large one flush of a store is to be expected, bytes.
-fn flush_bytes(shared: &Shared, partitions: &[Arc<Partition>]) -> u64 {
+/// How large one flush of a store is to be expected where there are so many, bytes.
+fn flush_bytes(shared: &Shared, stores: usize) -> u64 {
     let resources = &shared.replication.resources;
-    let (budget_bytes, stores) = (resources.write_buffers().1 as u64, partitions.len() as u64);
+    let (budget_bytes, stores) = (resources.write_buffers().1 as u64, stores as u64);
     let one = flushing::expected_bytes(budget_bytes, stores, resources.memtable_bytes() as u64);
     let replayed_bytes = budget_bytes.min(REPLAYED_BUDGET_BYTES);
     one.max(flushing::expected_bytes(replayed_bytes, stores, resources.flush_bytes() as u64))

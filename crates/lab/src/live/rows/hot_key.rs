@@ -39,7 +39,7 @@ pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
     ));
     for (store, count) in STORES {
         let folder = options.folder.join(format!("{NAME}-{store}"));
-        let settings = [DEFAULTS[0], DEFAULTS[1], DEFAULTS[2], "resp.number_of_shards=4"];
+        let settings = [&DEFAULTS[..], &["resp.number_of_shards=4"]].concat();
         let peer = Peer::nodes(&options.binary, &folder, count, &settings)?;
         for (part, reads) in PARTS {
             let even = Rows::new(KEYS, VALUE_BYTES, reads, options.seed);
