@@ -15,6 +15,21 @@ stage() { # name, command...
   printf -- '---- %s: passed in %d s\n' "$name" $((SECONDS - begin))
 }
 
+# The ten slowest are named at the end; a test's name is after that of its program.
+unit_tests() {
+  local log status
+  log=$(mktemp) || return 1
+  cargo test --release --workspace --locked \
+    --config "target.'cfg(all())'.runner='$root/scripts/timed_test.sh'" "$@" 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  printf '\nthe slowest:\n'
+  sed -nE -e 's|.*Running .*/deps/(.*)-[0-9a-f]+\)$|\1|; t program' \
+    -e 's|^test (.*) \.\.\. .*<([0-9.]+)s>$|\2 s \1|; T' -e 'G; s|\n(.*)| (\1)|p; d' -e ':program; h' "$log" |
+    sort -rn | sed 10q
+  rm -- "$log"
+  return "$status"
+}
+
 # Most tests wait for what they are about: two at a time need half as long. Those of a file stay together, for
 # they share a node.
 #
@@ -41,7 +56,7 @@ stage 'licences and sources of dependencies' scripts/deny.sh
 stage 'format' cargo fmt --all --check
 stage 'RocksDB' use_rocksdb
 stage 'clippy' cargo clippy --release --workspace --all-targets --locked -- -D warnings
-stage 'unit and property tests, tidy' cargo test --release --workspace --locked
+stage 'unit and property tests, tidy' unit_tests
 stage 'what the fuzz targets call' cargo test --release --locked --no-default-features \
   --manifest-path fuzz/Cargo.toml
 stage 'the next version, to upgrade to' build_next
