@@ -117,10 +117,9 @@ fn slice<W: RowsWrite + ?Sized>(
     })?;
     for (field, value) in &chunk {
         let head = FieldHead { version: 1, sequence: edit.change(), expiry_ms: None };
-        let mut row = RowBytes::new();
-        head.encode(&mut row);
-        row.extend_from_slice(value);
-        edit.rows.put(target.field(generation, field), &row);
+        let mut head_bytes = RowBytes::new();
+        head.encode(&mut head_bytes);
+        edit.rows.put_parts(target.field(generation, field), &[&head_bytes, value]);
     }
     Ok(match chunk.pop() {
         Some((last, _)) if is_cut => Reply::bulk(last),

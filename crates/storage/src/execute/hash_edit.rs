@@ -172,13 +172,12 @@ impl HashEdit {
         head: &FieldHead,
     ) {
         let expiry_ms = head.expiry_ms;
-        let mut bytes = RowBytes::new();
-        head.encode(&mut bytes);
-        bytes.extend_from_slice(value);
+        let mut head_bytes = RowBytes::new();
+        head.encode(&mut head_bytes);
         let old_expiry_ms = old.and_then(|old| old.expiry_ms);
         let row = self.key.field(self.fields.generation, field);
         edit.move_expiry(row, old_expiry_ms, expiry_ms);
-        edit.rows.put(row, &bytes);
+        edit.rows.put_parts(row, &[&head_bytes, value]);
         if old.is_none() {
             self.fields.total += 1;
         }

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::answer::Fault;
 use super::context::WriteContext;
@@ -337,11 +337,10 @@ impl<'a, W: RowsWrite + ?Sized> Edit<'a, W> {
         meta: &Meta,
         parts: &[&[u8]],
     ) {
-        let mut row = RowBytes::new();
-        meta.encode(&mut row);
-        for part in parts {
-            row.extend_from_slice(part);
-        }
+        let mut head = RowBytes::new();
+        meta.encode(&mut head);
+        let mut row: SmallVec<[&[u8]; 4]> = smallvec![&head[..]];
+        row.extend_from_slice(parts);
         self.put_meta(key, old, meta, &row);
     }
 
@@ -349,17 +348,17 @@ impl<'a, W: RowsWrite + ?Sized> Edit<'a, W> {
     pub fn put_hash(&mut self, key: &mut KeyRows, old: Option<&Meta>, meta: &Meta) {
         let mut row = RowBytes::new();
         meta.encode(&mut row);
-        self.put_meta(key, old, meta, &row);
+        self.put_meta(key, old, meta, &[&row]);
     }
 
-    fn put_meta(&mut self, key: &mut KeyRows, old: Option<&Meta>, meta: &Meta, row: &[u8]) {
+    fn put_meta(&mut self, key: &mut KeyRows, old: Option<&Meta>, meta: &Meta, row: &[&[u8]]) {
         let old_expiry_ms = old.and_then(|old| old.expiry_ms);
         if old.is_none() {
             self.context.keys += 1;
         }
         self.count_expiry(old_expiry_ms.is_some(), meta.expiry_ms.is_some());
         self.move_expiry(key.meta(), old_expiry_ms, meta.expiry_ms);
-        self.rows.put(key.meta(), row);
+        self.rows.put_parts(key.meta(), row);
     }
 
     /// Gives a key that is there another expiry, or none; a past one takes it away.

@@ -252,9 +252,9 @@ impl RowsRead for Overlay<'_> {
 }
 
 impl RowsWrite for Overlay<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) {
-        if self.budget.change(key.len() + value.len()) {
-            self.change(key, Some(Bytes::copy_from_slice(value)));
+    fn put_parts(&mut self, key: &[u8], parts: &[&[u8]]) {
+        if self.budget.change(key.len() + parts.iter().map(|part| part.len()).sum::<usize>()) {
+            self.change(key, Some(parts.concat().into()));
         }
     }
 

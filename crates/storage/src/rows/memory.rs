@@ -63,8 +63,8 @@ impl RowsRead for MemoryRows {
 }
 
 impl RowsWrite for MemoryRows {
-    fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.rows.insert(key.to_vec(), Bytes::copy_from_slice(value));
+    fn put_parts(&mut self, key: &[u8], parts: &[&[u8]]) {
+        self.rows.insert(key.to_vec(), parts.concat().into());
     }
 
     fn delete(&mut self, key: &[u8]) {

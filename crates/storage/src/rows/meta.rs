@@ -25,8 +25,8 @@ const TYPE_STRING: u8 = 1;
 const TYPE_HASH: u8 = 2;
 const HAS_EXPIRY: u8 = 0x80;
 
-/// Bytes of a row's value being built; on the stack up to a usual size.
-pub type RowBytes = SmallVec<[u8; 1024]>;
+/// Bytes of a row's value being built, or of what precedes a client's own; on the stack up to a usual size.
+pub type RowBytes = SmallVec<[u8; 64]>;
 
 /// What a Redis key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

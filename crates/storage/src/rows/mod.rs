@@ -159,8 +159,13 @@ pub(crate) fn gather_back<R: RowsRead + ?Sized>(
 
 /// Rows to read and change; a change is seen by what is read after it.
 pub trait RowsWrite: RowsRead {
+    /// Sets a value, of parts one after the other: they are copied once.
+    fn put_parts(&mut self, key: &[u8], parts: &[&[u8]]);
+
     /// Sets a value.
-    fn put(&mut self, key: &[u8], value: &[u8]);
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.put_parts(key, &[value]);
+    }
 
     /// Removes a value; nothing happens where there is none.
     fn delete(&mut self, key: &[u8]);

@@ -42,8 +42,8 @@ impl RowsRead for NotedRows {
 }
 
 impl RowsWrite for NotedRows {
-    fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.rows.put(key, value);
+    fn put_parts(&mut self, key: &[u8], parts: &[&[u8]]) {
+        self.rows.put_parts(key, parts);
     }
 
     fn delete(&mut self, key: &[u8]) {
