@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::Tasks;
 use plimsoll_control::Class;
 use plimsoll_index::Error;
 use plimsoll_storage::execute;
@@ -13,6 +12,7 @@ use super::service::Documents;
 use super::types::Document;
 use crate::metadata::index::{IndexMetadata, no_such_index};
 use crate::replication::partition::Partition;
+use crate::routing::file_reads::{Extent, FileReads};
 use crate::routing::no_shard;
 use crate::routing::read_rows::{Found, RowsRead};
 use crate::wire::request::Preference;
@@ -37,7 +37,7 @@ impl Documents {
         let copies = &table.copies()[table.ordinal_of(key)];
         if self.router.replication.is_alone {
             return match copies.local() {
-                Some(partition) => document_of(&self.router.world.tasks, &partition, key, id).await,
+                Some(partition) => document_of(&self.router.file_reads, &partition, key, id).await,
                 None => Err(no_shard(copies.why_not_local())),
             };
         }
@@ -47,7 +47,7 @@ impl Documents {
         let preference = Preference::Best;
         let read = RowsRead { copies, class: Class::Get, freshness, preference, question };
         let here = |partition| async move {
-            document_of(&self.router.world.tasks, &partition, key, id).await
+            document_of(&self.router.file_reads, &partition, key, id).await
         };
         match self.router.read_rows(&read, here).await? {
             Found::Here(found) => found,
@@ -64,7 +64,7 @@ impl Documents {
 
 /// A document in this node's copy as it is.
 pub(crate) async fn document_of(
-    tasks: &Tasks,
+    file_reads: &FileReads,
     partition: &Arc<Partition>,
     key: &[u8],
     id: &str,
@@ -79,8 +79,7 @@ pub(crate) async fn document_of(
         Err(StoreError::NotCached) => {
             let (key, id, store) = (key.to_vec(), id.as_bytes().to_vec(), partition.store.clone());
             let read = move || execute::document(&store, &key, &id, now_ms);
-            let read = tasks.blocking(plimsoll_memory::carry(read)).await;
-            read.map_err(Error::internal)?
+            file_reads.run(Extent::Row, read).await
         }
         found => found,
     };

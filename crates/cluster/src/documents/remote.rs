@@ -51,7 +51,7 @@ impl Documents {
             Question::Document { partition, key, id, freshness } => {
                 let local = self.router.fresh(partition.into(), freshness, timeout, waits).await?;
                 let working = self.router.work(Class::Get);
-                let found = document_of(&self.router.world.tasks, &local, &key, &id).await?;
+                let found = document_of(&self.router.file_reads, &local, &key, &id).await?;
                 working.done();
                 Ok(Reply::Document(found.map(|it| WireDocument {
                     source: it.source.to_vec(),

@@ -51,6 +51,18 @@ pub struct SearchOutcome {
     pub context: Option<ContextId>,
 }
 
+/// Of a page's hits so many may have expired since the views that were asked for others to be looked for: at first,
+/// and at most.
+const EXPIRED_MIN: usize = 50;
+const EXPIRED_MAX: usize = 10_000;
+
+/// What was found, where each part goes on, and how many hits have expired since.
+struct Page {
+    outcome: SearchOutcome,
+    last: Last,
+    expired: usize,
+}
+
 /// What the partitions answered.
 struct Answers {
     results: Vec<(usize, PartitionResult)>,
@@ -87,8 +99,10 @@ impl Documents {
             None => (Arc::new(self.parts(targets, &options.routing)?), options.scroll),
         };
         let request = Arc::new(request);
-        let (mut outcome, last) =
-            self.search_parts(&parts, &request, &options, (None, keep)).await?;
+        let (mut outcome, last) = match options.scroll {
+            Some(_) => self.scrolled(&parts, &request, &options, (None, keep)).await?,
+            None => (self.search_filled(&parts, &request, &options, keep).await?, Last::new()),
+        };
         if let Some(keep_alive) = options.scroll {
             let scroll = Scroll {
                 request: Arc::clone(&request),
@@ -133,9 +147,8 @@ impl Documents {
             body.insert("track_total_hits".to_owned(), json!(false));
         }
         let request = SearchRequest::parse(&body)?;
-        let from = (Some(&scroll.last), keep);
-        let (mut outcome, last) =
-            self.search_parts(&parts, &Arc::new(request), &options, from).await?;
+        let from = (Some(scroll.last), keep);
+        let (mut outcome, last) = self.scrolled(&parts, &Arc::new(request), &options, from).await?;
         outlives_its_request();
         contexts.moved(id, last);
         outcome.aggregations = None;
@@ -213,6 +226,57 @@ impl Documents {
         Ok(parts)
     }
 
+    /// Asks parts, and for more where hits have expired since their views: documents take the places of those that
+    /// are gone, up to [`EXPIRED_MAX`] of them.
+    async fn search_filled(
+        &self,
+        parts: &Arc<Vec<Part>>,
+        request: &Arc<SearchRequest>,
+        options: &SearchOptions,
+        keep: Option<Duration>,
+    ) -> Result<SearchOutcome, Error> {
+        let (mut extra, mut wider) = (0, Arc::clone(request));
+        loop {
+            let page = self.search_parts(parts, &wider, options, (None, keep)).await?;
+            let Page { mut outcome, expired, .. } = page;
+            if outcome.hits.len() + expired < request.size() + extra
+                || expired <= extra
+                || extra >= EXPIRED_MAX
+            {
+                outcome.hits.truncate(request.size());
+                return Ok(outcome);
+            }
+            // Where one has expired, those beside it often have.
+            extra = (2 * expired).max(EXPIRED_MIN).min(EXPIRED_MAX);
+            let mut more = request.with("size", json!(request.size() + extra))?;
+            more.set_window_max(usize::MAX);
+            wider = Arc::new(more);
+        }
+    }
+
+    /// The next page of a scroll: not an empty one before its end, also where all of its hits have expired.
+    async fn scrolled(
+        &self,
+        parts: &Arc<Vec<Part>>,
+        request: &Arc<SearchRequest>,
+        options: &SearchOptions,
+        (mut after, keep): (Option<Last>, Option<Duration>),
+    ) -> Result<(SearchOutcome, Last), Error> {
+        let mut first = None;
+        loop {
+            let page = self.search_parts(parts, request, options, (after.as_ref(), keep)).await?;
+            let Page { mut outcome, last, expired } = page;
+            if let Some((total, max_score, aggregations)) = first.take() {
+                outcome = SearchOutcome { total, max_score, aggregations, ..outcome };
+            }
+            if expired == 0 || !outcome.hits.is_empty() {
+                return Ok((outcome, last));
+            }
+            first = Some((outcome.total, outcome.max_score, outcome.aggregations));
+            after = Some(last);
+        }
+    }
+
     /// Asks parts; `after` is the hit that a scroll goes on after, and `keep` for how long the
     /// views are held, where somebody comes back to them.
     async fn search_parts(
@@ -221,7 +285,7 @@ impl Documents {
         request: &Arc<SearchRequest>,
         options: &SearchOptions,
         (after, keep): (Option<&Last>, Option<Duration>),
-    ) -> Result<(SearchOutcome, Last), Error> {
+    ) -> Result<Page, Error> {
         let cancel = Cancel::default();
         let _guard = cancel.guard();
         let ways = Ways { cancel: &cancel, rank: self.searching.draws.next_u32(), keep };
@@ -259,6 +323,10 @@ impl Documents {
         let count = hits.len();
         let fetched = self.fetch(parts, request, hits, (&cancel, keep.is_none())).await?;
         let (fetched, unfetched) = fetched;
+        let expired = match unfetched.is_empty() {
+            true => count - fetched.len(),
+            false => 0,
+        };
         answers.failed.extend(unfetched);
         if !answers.failed.is_empty()
             && (!options.allow_partial || (fetched.is_empty() && count > 0))
@@ -283,7 +351,7 @@ impl Documents {
             aggregations: reduced.aggregations,
             context: None,
         };
-        Ok((outcome, last))
+        Ok(Page { outcome, last, expired })
     }
 
     async fn ask_parts(

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`selection`], [`load`] | which copy is best; what this node says of its load |
 //! | [`read_rows`], [`submit`] | reads of rows, and writes on their way to a lead |
+//! | [`file_reads`] | reads here of what is not in memory |
 //! | [`admission`] | writes are held back once the stores here have put off much |
 //! | [`serving`] | the copies here, for another node that asks |
 //! | [`changes`], [`default_expiry`] | tables made, changed and deleted |
@@ -15,6 +16,7 @@ pub(crate) mod admission;
 pub(crate) mod changes;
 mod current;
 mod default_expiry;
+pub(crate) mod file_reads;
 pub(crate) mod load;
 pub(crate) mod read_rows;
 pub(crate) mod selection;
@@ -46,6 +48,7 @@ use crate::replication::Replication;
 use crate::replication::partition::Partition;
 use crate::replication::tables::{Copies, Table, Tables};
 use crate::routing::admission::Admission;
+use crate::routing::file_reads::FileReads;
 use crate::routing::load::Load;
 use crate::routing::selection::{Selection, Sent};
 use crate::settings::work::SelectionSettings;
@@ -152,6 +155,8 @@ pub(crate) struct Router {
     pub load: Load,
     /// Holds writes back once the stores here have put off much.
     pub admission: Admission,
+    /// Reads what is not in memory.
+    pub file_reads: FileReads,
     /// Has what the metadata says looked at soon.
     pub look: Arc<Notify>,
     /// Up to where of the metadata's log this node serves what it says.
@@ -210,6 +215,7 @@ impl Router {
             selection: Arc::new(Selection::new(selection, &world.random)),
             load,
             admission: Admission::default(),
+            file_reads: FileReads::new(&world.tasks),
             look: Arc::default(),
             reconciled: watch::Sender::new(0),
             current: Current::default(),

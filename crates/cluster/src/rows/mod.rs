@@ -59,15 +59,6 @@ impl Rows {
     fn read_context(&self, partition: Option<&Partition>) -> ReadContext<'_> {
         context(&self.router, &self.cursors, partition)
     }
-
-    /// Reads what may have to come from the disk.
-    pub(crate) async fn blocking<T: Send + 'static>(
-        &self,
-        read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let outcome = self.router.world.tasks.blocking(plimsoll_memory::carry(read)).await;
-        outcome.unwrap_or_else(|lost| Err(StoreError::Failed(lost.to_string())))
-    }
 }
 
 /// What a read that begins now knows of a partition; none is an empty one.

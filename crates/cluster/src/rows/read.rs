@@ -21,6 +21,7 @@ use super::{Rows, context, scatter, store_failed};
 use crate::replication::partition::Partition;
 use crate::replication::reads::Reads;
 use crate::replication::tables::Copies;
+use crate::routing::file_reads::Extent;
 use crate::routing::read_rows::{Found, RowsRead};
 use crate::routing::unavailable;
 use crate::wire::request::{Preference, Watched};
@@ -70,7 +71,8 @@ impl Rows {
         let change = match execute::last_change(&partition.store.cached_row(), &key, now_ms) {
             Err(StoreError::NotCached) => {
                 let store = partition.store.clone();
-                self.blocking(move || execute::last_change(&store, &key, now_ms)).await
+                let read = move || execute::last_change(&store, &key, now_ms);
+                self.router.file_reads.run(Extent::Row, read).await
             }
             outcome => outcome,
         };
@@ -142,7 +144,13 @@ impl Rows {
                 }
                 (reply, None)
             }
-            Err(StoreError::NotCached) => self.read_blocking(partition, argv).await,
+            Err(StoreError::NotCached) => {
+                let extent = match scatter::reads_one_row(command) {
+                    true => Extent::Row,
+                    false => Extent::Rows,
+                };
+                self.read_blocking(partition, argv, extent).await
+            }
             Err(error) => {
                 partition.note(&error);
                 (failed(error), None)
@@ -209,6 +217,7 @@ impl Rows {
         &self,
         partition: &Arc<Partition>,
         argv: &Argv,
+        extent: Extent,
     ) -> (Reply, Option<Account>) {
         let (router, cursors) = (Arc::clone(&self.router), Arc::clone(&self.cursors));
         let read_from = partition;
@@ -236,6 +245,10 @@ impl Rows {
                 let granted = asker.ask(unasked.replace(0) as u64);
                 granted.map_err(|stop| StoreError::Refused(out_of_memory(&stop)))
             };
+            if extent == Extent::Row {
+                let rows = &partition.store;
+                return execute::read(&command, &Metered::new(rows, &grant), &context);
+            }
             let rows = partition.store.snapshot()?;
             execute::read(&command, &Metered::new(&rows, &grant), &context)
         };
@@ -246,7 +259,7 @@ impl Rows {
                 Some(stop) => (Reply::Error(out_of_memory(&stop)), None),
             })
         };
-        self.blocking(read).await.unwrap_or_else(|error| {
+        self.router.file_reads.run(extent, read).await.unwrap_or_else(|error| {
             read_from.note(&error);
             (failed(error), None)
         })

@@ -12,6 +12,7 @@ use super::{Rows, store_failed};
 use crate::metadata::version;
 use crate::replication::lead::Step;
 use crate::replication::session::ClientSession;
+use crate::routing::file_reads::Extent;
 
 /// How many fields go at once.
 const SLICE_FIELDS: u64 = 2048;
@@ -104,7 +105,7 @@ impl Rows {
             }
             execute::large_hash(rows, &from, now_ms)
         };
-        self.blocking(look).await.map_err(store_failed)
+        self.router.file_reads.run(Extent::Rows, look).await.map_err(store_failed)
     }
 
     /// Copies once; `None` where the source changed meanwhile.

@@ -14,7 +14,7 @@ use plimsoll_base::Time;
 use plimsoll_base::tasks::{Role, Stopping};
 use plimsoll_base::time::Instant;
 use plimsoll_control::flushing::{self, Held, Limits};
-use plimsoll_log::GroupId;
+use plimsoll_log::{GroupId, Lsn};
 use plimsoll_storage::partition::Stops;
 
 use crate::metadata::GROUPS;
@@ -51,11 +51,12 @@ const LOOK_BYTES: u64 = 4 << 10;
 /// Begins the role.
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Role> {
     let (weak, time) = (Arc::downgrade(shared), shared.world.time.clone());
-    shared.world.tasks.role("flush", move |stopping| run(weak, time, stopping))
+    let flushed = Flushed::new(shared);
+    shared.world.tasks.role("flush", move |stopping| run(weak, time, stopping, flushed))
 }
 
-async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
-    let (mut flushed, mut stops) = (Flushed::new(time.now()), SeenStops::default());
+async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping, mut flushed: Flushed) {
+    let mut stops = SeenStops::default();
     let mut turns = Turns::default();
     while !stopping.told_within(&time, INTERVAL).await {
         let Some(shared) = shared.upgrade() else { return };
@@ -81,16 +82,32 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
 }
 
 /// When each group was flushed last.
-struct Flushed(BTreeMap<GroupId, (u64, Instant)>);
+struct Flushed {
+    groups: BTreeMap<GroupId, (u64, Instant)>,
+    /// What this node's log held when the node was opened, beside what was applied again: one that is killed again and
+    /// again would never come to a group's turn otherwise, and its log would grow.
+    opened_bytes: u64,
+}
 
 impl Flushed {
-    fn new(now: Instant) -> Self {
-        Self((0..=GROUPS).map(|group| (GroupId(group), (0, now))).collect())
+    fn new(shared: &Shared) -> Self {
+        let now = shared.world.time.now();
+        let groups = (0..=GROUPS).map(|group| (GroupId(group), (0, now))).collect();
+        let replication = &shared.replication;
+        let held = |group| replication.log.bytes_after(GroupId(group), Lsn(0)).ok().flatten();
+        let held_bytes: u64 = (0..=GROUPS).filter_map(held).sum();
+        let applied_bytes = replication.applied_bytes.load(Ordering::Relaxed);
+        Self { groups, opened_bytes: held_bytes.saturating_sub(applied_bytes) }
+    }
+
+    /// Bytes that the log has had up to now.
+    fn log_bytes(&self, shared: &Shared) -> u64 {
+        self.opened_bytes + shared.replication.applied_bytes.load(Ordering::Relaxed)
     }
 
     /// The group to be flushed now, where the stores that are written hold `filling_bytes` when they are flushed.
     fn due(&self, shared: &Shared, filling_bytes: u64) -> Option<GroupId> {
-        let log_bytes = shared.replication.applied_bytes.load(Ordering::Relaxed);
+        let log_bytes = self.log_bytes(shared);
         let interval = settings::cluster::flush_interval(&shared.metadata);
         let interval = if shared.replication.room.is_low() {
             interval.min(INTERVAL_PRESSED)
@@ -103,19 +120,19 @@ impl Flushed {
         let bytes = (2 * filling_bytes).clamp(LOG_BYTES_MIN, bytes_max);
         let limits = Limits { bytes, age_ns: nanoseconds(interval) };
         let now = shared.world.time.now();
-        let held = self.0.values().map(|(bytes, at)| Held {
+        let held = self.groups.values().map(|(bytes, at)| Held {
             bytes: log_bytes.saturating_sub(*bytes),
             age_ns: nanoseconds(now - *at),
         });
         let at = flushing::due(&held.collect::<Vec<_>>(), limits)?;
-        self.0.keys().nth(at).copied()
+        self.groups.keys().nth(at).copied()
     }
 
     /// The group that somebody wants to be flushed, the one first that was flushed longest ago.
     fn wished(&self, shared: &Shared) -> Option<GroupId> {
         let now = shared.world.time.now();
         let flushed_at = |group| {
-            let (_, at) = *self.0.get(&group)?;
+            let (_, at) = *self.groups.get(&group)?;
             (now - at >= WISHED_INTERVAL).then_some(at)
         };
         shared.replication.durable.lock().take_wish(flushed_at)
@@ -123,8 +140,7 @@ impl Flushed {
 
     /// A group is being flushed: also where that fails, it is tried again when it is due again.
     fn note(&mut self, shared: &Shared, group: GroupId) {
-        let applied_bytes = shared.replication.applied_bytes.load(Ordering::Relaxed);
-        self.0.insert(group, (applied_bytes, shared.world.time.now()));
+        self.groups.insert(group, (self.log_bytes(shared), shared.world.time.now()));
     }
 }
 
