@@ -71,6 +71,44 @@ def test_an_indexs_documents_expire_too(node):
         requests.delete(URL.format(node.http, "short"), timeout=10)
 
 
+def test_documents_that_have_expired_take_no_others_places(node):
+    """Searches see what was there at the last refresh, of which some has expired since."""
+    url = URL.format(node.http, "pages")
+    headers = {"content-type": "application/x-ndjson"}
+
+    def write(numbers):
+        lines = "".join('{"index":{}}\n{"n":%d}\n' % n for n in numbers)
+        answer = requests.post(f"{url}/_bulk", data=lines, headers=headers, timeout=30)
+        assert answer.ok and not answer.json()["errors"]
+
+    def hits(path, body):
+        answer = requests.post(URL.format(node.http, path), json=body, timeout=30).json()
+        return [hit["_source"]["n"] for hit in answer["hits"]["hits"]], answer.get("_scroll_id")
+
+    # What was seen is seen for as long as the test runs.
+    assert put(node, "pages", {"settings": {"default_ttl": "3s", "refresh_interval": "-1", "number_of_shards": 2}}).ok
+    try:
+        write(range(1000, 4000))
+        assert put(node, "pages/_settings", {"default_ttl": "-1"}).ok
+        write(range(12))
+        assert requests.post(f"{url}/_refresh", timeout=30).ok
+        sort = [{"n": "desc"}]
+        await_true("all others have expired", lambda: all(n < 12 for n in hits("pages/_search", {"sort": sort})[0]), 20)
+        assert hits("pages/_search", {"sort": sort, "size": 5})[0] == [11, 10, 9, 8, 7]
+        assert hits("pages/_search", {"sort": sort, "size": 20})[0] == list(range(11, -1, -1))
+        assert len(hits("pages/_search", {"size": 7})[0]) == 7
+        after = {"sort": sort, "size": 5, "search_after": [2000]}
+        assert hits("pages/_search", after)[0] == [11, 10, 9, 8, 7]
+        page, scroll = hits("pages/_search?scroll=1m", {"sort": sort, "size": 5})
+        found = []
+        while page:
+            found += page
+            page, scroll = hits("_search/scroll", {"scroll": "1m", "scroll_id": scroll})
+        assert found == list(range(11, -1, -1))
+    finally:
+        requests.delete(url, timeout=10)
+
+
 def test_it_outlives_a_restart_and_goes_on_with_the_index(node):
     assert put(node, "db9/_settings", {"index.default_ttl": "1h"}).ok
     with node.client(db=9) as client:

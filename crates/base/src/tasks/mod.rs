@@ -4,6 +4,7 @@
 //! A node's task may block its thread; a simulation's must not, as nothing else goes on meanwhile.
 
 pub mod parked;
+mod pool;
 mod simulated;
 
 use std::future::Future;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument as _;
 
+pub use pool::Pool;
 pub use simulated::{Executor, Stuck};
 
 use crate::Time;

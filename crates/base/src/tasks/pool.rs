@@ -1,0 +1,90 @@
+//! Threads for work of one kind that blocks: no more than so many, whoever asks for it. What has none waits in the
+//! order in which it was asked for.
+
+use tokio::runtime::{Builder, Runtime};
+
+use super::{Kind, Lost, Tasks};
+
+/// Such threads. They begin as they are needed, and end when they have had nothing to do for ten seconds. Dropped,
+/// what they do goes on by itself.
+pub struct Pool {
+    /// None of a simulation, where nothing blocks. Nobody runs it: it has threads that block alone.
+    runtime: Option<Runtime>,
+}
+
+impl Tasks {
+    /// At most so many threads of this name, at least 1.
+    #[must_use]
+    pub fn pool(&self, name: &str, threads_max: usize) -> Pool {
+        let runtime = matches!(self.0, Kind::Machine).then(|| {
+            let mut builder = Builder::new_current_thread();
+            builder.thread_name(name).max_blocking_threads(threads_max.max(1));
+            builder.build().expect("it opens nothing: it has no clock and no network")
+        });
+        Pool { runtime }
+    }
+}
+
+impl Pool {
+    /// Does what blocks, once a thread has time for it; also where nobody waits for it any more.
+    ///
+    /// # Errors
+    /// [`Lost`]: it panicked.
+    ///
+    /// # Panics
+    /// In a simulation, where the work does.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Lost> {
+        let Some(runtime) = &self.runtime else { return Ok(work()) };
+        let span = tracing::Span::current();
+        runtime.spawn_blocking(move || span.in_scope(work)).await.map_err(|_| Lost)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::{Arc, Barrier};
+    use std::thread;
+
+    use super::*;
+    use crate::tasks::parked;
+
+    #[test]
+    fn no_more_threads_work_than_there_may_be_and_those_side_by_side() {
+        let pool = Arc::new(Tasks::of_the_machine().pool("test", 2));
+        let (both, threads) = (Arc::new(Barrier::new(2)), 6);
+        let asked = (0..threads).map(|_| {
+            let (pool, both) = (Arc::clone(&pool), Arc::clone(&both));
+            thread::spawn(move || {
+                parked::run(async move {
+                    let work = move || {
+                        both.wait();
+                        thread::current().id()
+                    };
+                    pool.run(work).await
+                })
+            })
+        });
+        let asked: Vec<_> = asked.collect();
+        let ran: HashSet<_> = asked.into_iter().map(|it| it.join().unwrap().unwrap()).collect();
+        assert_eq!(ran.len(), 2);
+    }
+
+    #[test]
+    fn work_that_panics_is_lost_and_no_other() {
+        let pool = Tasks::of_the_machine().pool("test", 1);
+        assert_eq!(parked::run(pool.run(|| assert!(thread::panicking(), "no"))), Err(Lost));
+        assert_eq!(parked::run(pool.run(|| 1)), Ok(1));
+    }
+}
