@@ -9,7 +9,7 @@ ROWS = 60_000
 CONNECTIONS = 150
 ASKED = 400
 # Those that a node has anyway, and as many as read files.
-THREADS_MAX = 160
+THREADS_MAX = 80 + 8 * os.cpu_count()
 
 
 def test_many_reads_of_files_have_few_threads(new_node):

@@ -2,12 +2,19 @@
 //! reads there are. Each thread has memory of its own that the allocator keeps for it; with one for every read,
 //! five hundred of them held up to 9 MiB each, which no limit was asked for. What a read does is not decided here.
 
+use std::num::NonZero;
+use std::thread;
+
 use plimsoll_base::Tasks;
 use plimsoll_base::tasks::Pool;
 use plimsoll_storage::rows::StoreError;
 
-/// Threads for reads of one kind: as many as keep a disk busy.
-const THREADS: usize = 32;
+/// Threads for reads of one kind, for each processor: as many as keep a disk busy, and few enough for those who serve
+/// connections to get their turn where what is read is large and in the system's memory.
+const THREADS_A_PROCESSOR: usize = 4;
+/// All together, at least and at most.
+const THREADS_MIN: usize = 8;
+const THREADS_MAX: usize = 64;
 
 /// What a read looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +34,9 @@ pub(crate) struct FileReads {
 impl FileReads {
     /// None at work.
     pub(crate) fn new(tasks: &Tasks) -> Self {
-        let pool = |name| tasks.pool(name, THREADS);
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = (THREADS_A_PROCESSOR * processors).clamp(THREADS_MIN, THREADS_MAX);
+        let pool = |name| tasks.pool(name, threads);
         Self { row: pool("read-row"), rows: pool("read-rows") }
     }
 
