@@ -215,6 +215,15 @@ impl Tasks {
         Spawned(told)
     }
 
+    /// Threads for work that blocks, at most so many of this name, at least 1.
+    #[must_use]
+    pub fn pool(&self, name: &str, threads_max: usize) -> Pool {
+        match &self.0 {
+            Kind::Machine => Pool::of_threads(name, threads_max),
+            Kind::Simulated(_) => Pool::simulated(),
+        }
+    }
+
     /// Carries out what may block its thread between its waits, beside the tasks of a node's runtime.
     ///
     /// # Errors

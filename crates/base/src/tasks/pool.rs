@@ -3,8 +3,6 @@
 
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Kind, Lost, Tasks};
-
 /// Such threads. They begin as they are needed, and end when they have had nothing to do for ten seconds. Dropped,
 /// what they do goes on by itself.
 pub struct Pool {
@@ -12,34 +10,32 @@ pub struct Pool {
     runtime: Option<Runtime>,
 }
 
-impl Tasks {
-    /// At most so many threads of this name, at least 1.
-    #[must_use]
-    pub fn pool(&self, name: &str, threads_max: usize) -> Pool {
-        let runtime = matches!(self.0, Kind::Machine).then(|| {
-            let mut builder = Builder::new_current_thread();
-            builder.thread_name(name).max_blocking_threads(threads_max.max(1));
-            builder.build().expect("it opens nothing: it has no clock and no network")
-        });
-        Pool { runtime }
-    }
-}
-
 impl Pool {
-    /// Does what blocks, once a thread has time for it; also where nobody waits for it any more.
-    ///
-    /// # Errors
-    /// [`Lost`]: it panicked.
+    /// None: a simulation's.
+    pub(super) fn simulated() -> Self {
+        Self { runtime: None }
+    }
+
+    /// At most so many of this name, at least 1.
+    pub(super) fn of_threads(name: &str, threads_max: usize) -> Self {
+        let mut builder = Builder::new_current_thread();
+        builder.thread_name(name).max_blocking_threads(threads_max.max(1));
+        let runtime = builder.build().expect("it opens nothing: it has no clock and no network");
+        Self { runtime: Some(runtime) }
+    }
+
+    /// Does what blocks, once a thread has time for it; also where nobody waits for it any more. `None` where it
+    /// panicked.
     ///
     /// # Panics
     /// In a simulation, where the work does.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Lost> {
-        let Some(runtime) = &self.runtime else { return Ok(work()) };
+    ) -> Option<T> {
+        let Some(runtime) = &self.runtime else { return Some(work()) };
         let span = tracing::Span::current();
-        runtime.spawn_blocking(move || span.in_scope(work)).await.map_err(|_| Lost)
+        runtime.spawn_blocking(move || span.in_scope(work)).await.ok()
     }
 }
 
@@ -62,7 +58,7 @@ mod tests {
 
     #[test]
     fn no_more_threads_work_than_there_may_be_and_those_side_by_side() {
-        let pool = Arc::new(Tasks::of_the_machine().pool("test", 2));
+        let pool = Arc::new(Pool::of_threads("test", 2));
         let (both, threads) = (Arc::new(Barrier::new(2)), 6);
         let asked = (0..threads).map(|_| {
             let (pool, both) = (Arc::clone(&pool), Arc::clone(&both));
@@ -83,8 +79,8 @@ mod tests {
 
     #[test]
     fn work_that_panics_is_lost_and_no_other() {
-        let pool = Tasks::of_the_machine().pool("test", 1);
-        assert_eq!(parked::run(pool.run(|| assert!(thread::panicking(), "no"))), Err(Lost));
-        assert_eq!(parked::run(pool.run(|| 1)), Ok(1));
+        let pool = Pool::of_threads("test", 1);
+        assert_eq!(parked::run(pool.run(|| assert!(thread::panicking(), "no"))), None);
+        assert_eq!(parked::run(pool.run(|| 1)), Some(1));
     }
 }

@@ -247,7 +247,7 @@ impl Documents {
                 return Ok(outcome);
             }
             // Where one has expired, those beside it often have.
-            extra = (2 * expired).max(EXPIRED_MIN).min(EXPIRED_MAX);
+            extra = (2 * expired).clamp(EXPIRED_MIN, EXPIRED_MAX);
             let mut more = request.with("size", json!(request.size() + extra))?;
             more.set_window_max(usize::MAX);
             wider = Arc::new(more);

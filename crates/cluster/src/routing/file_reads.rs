@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::thread;
 
 use plimsoll_base::Tasks;
-use plimsoll_base::tasks::Pool;
+use plimsoll_base::tasks::{Lost, Pool};
 use plimsoll_storage::rows::StoreError;
 
 /// Threads for reads of one kind, for each processor: as many as keep a disk busy, and few enough for those who serve
@@ -54,6 +54,6 @@ impl FileReads {
             Extent::Rows => &self.rows,
         };
         let outcome = pool.run(plimsoll_memory::carry(read)).await;
-        outcome.unwrap_or_else(|lost| Err(StoreError::Failed(lost.to_string())))
+        outcome.unwrap_or_else(|| Err(StoreError::Failed(Lost.to_string())))
     }
 }
