@@ -86,14 +86,15 @@ def test_documents_that_have_expired_take_no_others_places(node):
         return [hit["_source"]["n"] for hit in answer["hits"]["hits"]], answer.get("_scroll_id")
 
     # What was seen is seen for as long as the test runs.
-    assert put(node, "pages", {"settings": {"default_ttl": "3s", "refresh_interval": "-1", "number_of_shards": 2}}).ok
+    assert put(node, "pages", {"settings": {"default_ttl": "10s", "refresh_interval": "-1", "number_of_shards": 2}}).ok
     try:
         write(range(1000, 4000))
         assert put(node, "pages/_settings", {"default_ttl": "-1"}).ok
         write(range(12))
         assert requests.post(f"{url}/_refresh", timeout=30).ok
         sort = [{"n": "desc"}]
-        await_true("all others have expired", lambda: all(n < 12 for n in hits("pages/_search", {"sort": sort})[0]), 20)
+        assert hits("pages/_search", {"sort": sort, "size": 2})[0] == [3999, 3998], "nothing has expired yet"
+        await_true("all others have expired", lambda: all(n < 12 for n in hits("pages/_search", {"sort": sort})[0]), 30)
         assert hits("pages/_search", {"sort": sort, "size": 5})[0] == [11, 10, 9, 8, 7]
         assert hits("pages/_search", {"sort": sort, "size": 20})[0] == list(range(11, -1, -1))
         assert len(hits("pages/_search", {"size": 7})[0]) == 7

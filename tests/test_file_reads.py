@@ -6,10 +6,10 @@ import socket
 import threading
 
 ROWS = 60_000
-CONNECTIONS = 150
-ASKED = 400
+CONNECTIONS = 400
+ASKED = 200
 # Those that a node has anyway, and as many as read files.
-THREADS_MAX = 80 + 8 * os.cpu_count()
+THREADS_MAX = 80 + 2 * min(64, 4 * len(os.sched_getaffinity(0)))
 
 
 def test_many_reads_of_files_have_few_threads(new_node):

@@ -2,9 +2,10 @@
 //! order in which it was asked for.
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 
 /// Such threads. They begin as they are needed, and end when they have had nothing to do for ten seconds. Dropped,
-/// what they do goes on by itself.
+/// what they do goes on by itself, and what waits for one is given up.
 pub struct Pool {
     /// None of a simulation, where nothing blocks. Nobody runs it: it has threads that block alone.
     runtime: Option<Runtime>,
@@ -24,7 +25,7 @@ impl Pool {
         Self { runtime: Some(runtime) }
     }
 
-    /// Does what blocks, once a thread has time for it; also where nobody waits for it any more. `None` where it
+    /// Does what blocks, once a thread has time for it; what nobody waits for any more is not begun. `None` where it
     /// panicked.
     ///
     /// # Panics
@@ -34,8 +35,15 @@ impl Pool {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let Some(runtime) = &self.runtime else { return Some(work()) };
+        let (done, told) = oneshot::channel();
         let span = tracing::Span::current();
-        runtime.spawn_blocking(move || span.in_scope(work)).await.ok()
+        drop(runtime.spawn_blocking(move || {
+            if !done.is_closed() {
+                // Who asked may go meanwhile.
+                let _ = done.send(span.in_scope(work));
+            }
+        }));
+        told.await.ok()
     }
 }
 
@@ -50,7 +58,10 @@ impl Drop for Pool {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::future::{Future, poll_fn};
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Barrier};
+    use std::task::Poll;
     use std::thread;
 
     use super::*;
@@ -75,6 +86,27 @@ mod tests {
         let asked: Vec<_> = asked.collect();
         let ran: HashSet<_> = asked.into_iter().map(|it| it.join().unwrap().unwrap()).collect();
         assert_eq!(ran.len(), 2);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_is_not_begun() {
+        let pool = Pool::of_threads("test", 1);
+        let (goes_on, begun) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
+        let waits = Arc::clone(&goes_on);
+        let mut first = Box::pin(pool.run(move || waits.wait()));
+        let told = Arc::clone(&begun);
+        let mut second = Box::pin(pool.run(move || told.store(true, Ordering::Relaxed)));
+        parked::run(poll_fn(|context| {
+            // Both are asked for; there is one thread.
+            assert!(first.as_mut().poll(context).is_pending());
+            assert!(second.as_mut().poll(context).is_pending());
+            Poll::Ready(())
+        }));
+        drop(second);
+        goes_on.wait();
+        assert!(parked::run(first).is_some());
+        assert_eq!(parked::run(pool.run(|| 1)), Some(1));
+        assert!(!begun.load(Ordering::Relaxed));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub(crate) async fn document_of(
         Err(StoreError::NotCached) => {
             let (key, id, store) = (key.to_vec(), id.as_bytes().to_vec(), partition.store.clone());
             let read = move || execute::document(&store, &key, &id, now_ms);
-            file_reads.run(Extent::Row, read).await
+            file_reads.run(Extent::Few, read).await
         }
         found => found,
     };

@@ -11,7 +11,9 @@ use futures_util::future::{FutureExt, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use plimsoll_index::Error;
 use plimsoll_index::aggregation::MAX_BUCKETS_DEFAULT;
-use plimsoll_index::search::{self as partition_search, Hit, PartitionResult, SearchRequest};
+use plimsoll_index::search::{
+    self as partition_search, Hit, PartitionResult, RESULT_WINDOW_MAX, SearchRequest,
+};
 use plimsoll_memory::ledger::Heir;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -51,15 +53,22 @@ pub struct SearchOutcome {
     pub context: Option<ContextId>,
 }
 
-/// Of a page's hits so many may have expired since the views that were asked for others to be looked for: at first,
-/// and at most.
-const EXPIRED_MIN: usize = 50;
-const EXPIRED_MAX: usize = 10_000;
+/// Where hits have expired since the views that were asked, the page is looked for among so many hits more: in vain, at
+/// last.
+const EXPIRED_HITS: [usize; 2] = [1_000, 10_000];
+/// Of those so many rows are read at once at most.
+const FETCHED_AT_ONCE: usize = 1_000;
+/// By how many times more hits a scroll looks for the next that has not expired, each time in vain.
+const SCROLL_WIDENING: usize = 10;
 
-/// What was found, where each part goes on, and how many hits have expired since.
+/// A page of hits that have not expired.
 struct Page {
     outcome: SearchOutcome,
+    /// Where each part goes on.
     last: Last,
+    /// How many hits were found, shown or not.
+    found: usize,
+    /// How many of those that were looked at have expired since the views that were asked.
     expired: usize,
 }
 
@@ -100,7 +109,7 @@ impl Documents {
         };
         let request = Arc::new(request);
         let (mut outcome, last) = match options.scroll {
-            Some(_) => self.scrolled(&parts, &request, &options, (None, keep)).await?,
+            Some(_) => self.scrolled(&parts, &request, &options, (None, keep), |_| ()).await?,
             None => (self.search_filled(&parts, &request, &options, keep).await?, Last::new()),
         };
         if let Some(keep_alive) = options.scroll {
@@ -141,14 +150,14 @@ impl Documents {
             ..SearchOptions::default()
         };
         // Aggregations come with the first page alone; the total is that of the first.
-        let mut body = scroll.request.body().clone();
-        if let Some(body) = body.as_object_mut() {
-            body.retain(|key, _| key != "aggs" && key != "aggregations");
-            body.insert("track_total_hits".to_owned(), json!(false));
-        }
-        let request = SearchRequest::parse(&body)?;
-        let from = (Some(scroll.last), keep);
-        let (mut outcome, last) = self.scrolled(&parts, &Arc::new(request), &options, from).await?;
+        let request = hits_alone(&scroll.request, scroll.request.size())?;
+        let moved = |last: &Last| {
+            contexts.moved(id, last.clone());
+            // Its time begins anew; one that was let go meanwhile is found to be so by who asks next.
+            let _ = contexts.get(id, None);
+        };
+        let from = (Some(&scroll.last), keep);
+        let (mut outcome, last) = self.scrolled(&parts, &request, &options, from, moved).await?;
         outlives_its_request();
         contexts.moved(id, last);
         outcome.aggregations = None;
@@ -226,8 +235,8 @@ impl Documents {
         Ok(parts)
     }
 
-    /// Asks parts, and for more where hits have expired since their views: documents take the places of those that
-    /// are gone, up to [`EXPIRED_MAX`] of them.
+    /// Asks parts, and for more where hits have expired since their views: documents after them fill the page. All but
+    /// the hits is as it was found at first, and so is the page where others cannot be had.
     async fn search_filled(
         &self,
         parts: &Arc<Vec<Part>>,
@@ -235,46 +244,64 @@ impl Documents {
         options: &SearchOptions,
         keep: Option<Duration>,
     ) -> Result<SearchOutcome, Error> {
-        let (mut extra, mut wider) = (0, Arc::clone(request));
-        loop {
-            let page = self.search_parts(parts, &wider, options, (None, keep)).await?;
-            let Page { mut outcome, expired, .. } = page;
-            if outcome.hits.len() + expired < request.size() + extra
-                || expired <= extra
-                || extra >= EXPIRED_MAX
-            {
-                outcome.hits.truncate(request.size());
-                return Ok(outcome);
-            }
-            // Where one has expired, those beside it often have.
-            extra = (2 * expired).clamp(EXPIRED_MIN, EXPIRED_MAX);
-            let mut more = request.with("size", json!(request.size() + extra))?;
-            more.set_window_max(usize::MAX);
-            wider = Arc::new(more);
+        let (began, wanted) = (self.searching.time.now(), request.size());
+        let first = self.search_parts(parts, request, options, (None, keep), wanted).await?;
+        let Page { mut outcome, found, expired, .. } = first;
+        if expired == 0 || found < request.size() || outcome.timed_out {
+            return Ok(outcome);
         }
+        for extra in EXPIRED_HITS {
+            let timeout = match options.timeout {
+                None => None,
+                Some(timeout) => match timeout.checked_sub(self.searching.time.now() - began) {
+                    None => break,
+                    left => left,
+                },
+            };
+            let options = SearchOptions { timeout, request_cache: Some(false), ..options.clone() };
+            let wider = hits_alone(request, request.size().saturating_add(extra))?;
+            let page = self.search_parts(parts, &wider, &options, (None, keep), wanted).await;
+            let is_worse =
+                |it: &SearchOutcome| it.timed_out || it.failures.len() > outcome.failures.len();
+            let Some(page) = page.ok().filter(|page| !is_worse(&page.outcome)) else { break };
+            if page.outcome.hits.len() > outcome.hits.len() {
+                outcome.hits = page.outcome.hits;
+            }
+            if outcome.hits.len() >= request.size() || page.found < wider.size() {
+                break;
+            }
+        }
+        Ok(outcome)
     }
 
-    /// The next page of a scroll: not an empty one before its end, also where all of its hits have expired.
+    /// The next page of a scroll: not an empty one before its end, also where all of its hits have expired. Where it
+    /// looks further, `moved` is told each time.
     async fn scrolled(
         &self,
         parts: &Arc<Vec<Part>>,
         request: &Arc<SearchRequest>,
         options: &SearchOptions,
-        (mut after, keep): (Option<Last>, Option<Duration>),
+        (after, keep): (Option<&Last>, Option<Duration>),
+        moved: impl Fn(&Last) + Send + Sync,
     ) -> Result<(SearchOutcome, Last), Error> {
-        let mut first = None;
-        loop {
-            let page = self.search_parts(parts, request, options, (after.as_ref(), keep)).await?;
-            let Page { mut outcome, last, expired } = page;
-            if let Some((total, max_score, aggregations)) = first.take() {
-                outcome = SearchOutcome { total, max_score, aggregations, ..outcome };
+        let wanted = request.size();
+        let first = self.search_parts(parts, request, options, (after, keep), wanted).await?;
+        let Page { mut outcome, mut last, mut expired, .. } = first;
+        let mut size = request.size();
+        while outcome.hits.is_empty() && expired > 0 && !outcome.timed_out {
+            moved(&last);
+            size = size.saturating_mul(SCROLL_WIDENING).min(RESULT_WINDOW_MAX.max(request.size()));
+            let wider = hits_alone(request, size)?;
+            let from = (Some(&last), keep);
+            let page = self.search_parts(parts, &wider, options, from, wanted).await?;
+            outcome.hits = page.outcome.hits;
+            outcome.timed_out = page.outcome.timed_out;
+            if !page.outcome.failures.is_empty() {
+                (outcome.failures, outcome.shards) = (page.outcome.failures, page.outcome.shards);
             }
-            if expired == 0 || !outcome.hits.is_empty() {
-                return Ok((outcome, last));
-            }
-            first = Some((outcome.total, outcome.max_score, outcome.aggregations));
-            after = Some(last);
+            (last, expired) = (page.last, page.expired);
         }
+        Ok((outcome, last))
     }
 
     /// Asks parts; `after` is the hit that a scroll goes on after, and `keep` for how long the
@@ -285,6 +312,7 @@ impl Documents {
         request: &Arc<SearchRequest>,
         options: &SearchOptions,
         (after, keep): (Option<&Last>, Option<Duration>),
+        wanted: usize,
     ) -> Result<Page, Error> {
         let cancel = Cancel::default();
         let _guard = cancel.guard();
@@ -315,21 +343,35 @@ impl Documents {
             .filter_map(|(at, hit)| positions.get(at).map(|part| (*part, hit)))
             .collect();
         let mut last = after.cloned().unwrap_or_else(|| vec![None; parts.len()]);
-        for (part, hit) in &hits {
+        let (mut shown, mut unfetched) = (Vec::new(), Vec::new());
+        let (mut looked, mut expired) = (0, 0);
+        while looked < hits.len() && shown.len() < wanted && unfetched.is_empty() {
+            let count = (wanted - shown.len()).max(expired.min(FETCHED_AT_ONCE));
+            let piece: Vec<(usize, Hit)> = hits.iter().skip(looked).take(count).cloned().collect();
+            let asked = piece.len();
+            let is_last = keep.is_none() && looked + asked == hits.len();
+            let (fetched, failed) = self.fetch(parts, request, piece, (&cancel, is_last)).await?;
+            if failed.is_empty() {
+                expired += asked - fetched.len();
+            }
+            shown.extend(fetched.into_iter().map(|(at, hit)| (looked + at, hit)));
+            looked += asked;
+            unfetched = failed;
+        }
+        shown.truncate(wanted);
+        // The next page goes on after what is shown.
+        let passed = match shown.last() {
+            Some((at, _)) if shown.len() == wanted => at + 1,
+            _ => looked,
+        };
+        for (part, hit) in hits.iter().take(passed) {
             if let Some(slot) = last.get_mut(*part) {
                 *slot = Some(hit.clone());
             }
         }
-        let count = hits.len();
-        let fetched = self.fetch(parts, request, hits, (&cancel, keep.is_none())).await?;
-        let (fetched, unfetched) = fetched;
-        let expired = match unfetched.is_empty() {
-            true => count - fetched.len(),
-            false => 0,
-        };
         answers.failed.extend(unfetched);
         if !answers.failed.is_empty()
-            && (!options.allow_partial || (fetched.is_empty() && count > 0))
+            && (!options.allow_partial || (shown.is_empty() && !hits.is_empty()))
         {
             return Err(all_failed(parts, &answers.failed));
         }
@@ -347,11 +389,11 @@ impl Documents {
                 .collect(),
             total: reduced.total.map(|total| (total, !reduced.total_is_at_least)),
             max_score: reduced.max_score,
-            hits: fetched,
+            hits: shown.into_iter().map(|(_, hit)| hit).collect(),
             aggregations: reduced.aggregations,
             context: None,
         };
-        Ok(Page { outcome, last, expired })
+        Ok(Page { outcome, last, found: hits.len(), expired })
     }
 
     async fn ask_parts(
@@ -409,7 +451,7 @@ impl Documents {
         answer.map_err(|error| of_index(error, &part.index))
     }
 
-    /// The JSON of each hit, from the views that were asked; one whose row has expired is left out.
+    /// The JSON of each hit and its place, from the views that were asked; one whose row has expired is left out.
     /// Beside it the parts whose hits could not be fetched, and why.
     async fn fetch(
         &self,
@@ -417,7 +459,7 @@ impl Documents {
         request: &Arc<SearchRequest>,
         hits: Vec<(usize, Hit)>,
         (cancel, is_last): (&Cancel, bool),
-    ) -> Result<(Vec<Box<RawValue>>, Vec<(usize, Error)>), Error> {
+    ) -> Result<(Vec<(usize, Box<RawValue>)>, Vec<(usize, Error)>), Error> {
         let mut wanted: BTreeMap<usize, Vec<(usize, Hit)>> = BTreeMap::new();
         let count = hits.len();
         for (at, (part, hit)) in hits.into_iter().enumerate() {
@@ -443,7 +485,8 @@ impl Documents {
                 Err(error) => failed.push((part, of_index(error, &parts[part].index))),
             }
         }
-        Ok((ordered.into_iter().flatten().collect(), failed))
+        let placed = ordered.into_iter().enumerate();
+        Ok((placed.filter_map(|(at, hit)| Some((at, hit?))).collect(), failed))
     }
 }
 
@@ -465,6 +508,20 @@ async fn all_unless_broken<T>(
     // In the order of the partitions, so that equal searches are answered equally.
     answers.sort_by_key(|(at, _)| *at);
     answers
+}
+
+/// The same request for so many hits, and for nothing else.
+fn hits_alone(request: &SearchRequest, size: usize) -> Result<Arc<SearchRequest>, Error> {
+    let mut body = request.body().clone();
+    if let Some(body) = body.as_object_mut() {
+        body.retain(|key, _| key != "aggs" && key != "aggregations");
+        body.insert("track_total_hits".to_owned(), json!(false));
+        body.insert("size".to_owned(), json!(size));
+    }
+    let mut request = SearchRequest::parse(&body)?;
+    // What a client asked for at once was looked at before.
+    request.set_window_max(usize::MAX);
+    Ok(Arc::new(request))
 }
 
 /// Says that what the request leaves behind is a scroll's or a point in time's.

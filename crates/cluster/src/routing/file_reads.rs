@@ -19,16 +19,16 @@ const THREADS_MAX: usize = 64;
 /// What a read looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// One row.
-    Row,
-    /// Any number: it may take long, or wait for memory, and no read of one row waits for it.
-    Rows,
+    /// Few rows, of given keys.
+    Few,
+    /// Any number: it may take long, and no read of few waits for it.
+    Many,
 }
 
 /// The threads for such reads.
 pub(crate) struct FileReads {
-    row: Pool,
-    rows: Pool,
+    few: Pool,
+    many: Pool,
 }
 
 impl FileReads {
@@ -37,7 +37,7 @@ impl FileReads {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let threads = (THREADS_A_PROCESSOR * processors).clamp(THREADS_MIN, THREADS_MAX);
         let pool = |name| tasks.pool(name, threads);
-        Self { row: pool("read-row"), rows: pool("read-rows") }
+        Self { few: pool("read-few"), many: pool("read-many") }
     }
 
     /// Reads once a thread has time for it, for the request that is being answered.
@@ -50,8 +50,8 @@ impl FileReads {
         read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let pool = match extent {
-            Extent::Row => &self.row,
-            Extent::Rows => &self.rows,
+            Extent::Few => &self.few,
+            Extent::Many => &self.many,
         };
         let outcome = pool.run(plimsoll_memory::carry(read)).await;
         outcome.unwrap_or_else(|| Err(StoreError::Failed(Lost.to_string())))

@@ -72,7 +72,7 @@ impl Rows {
             Err(StoreError::NotCached) => {
                 let store = partition.store.clone();
                 let read = move || execute::last_change(&store, &key, now_ms);
-                self.router.file_reads.run(Extent::Row, read).await
+                self.router.file_reads.run(Extent::Few, read).await
             }
             outcome => outcome,
         };
@@ -145,9 +145,9 @@ impl Rows {
                 (reply, None)
             }
             Err(StoreError::NotCached) => {
-                let extent = match scatter::reads_one_row(command) {
-                    true => Extent::Row,
-                    false => Extent::Rows,
+                let extent = match scatter::is_short_read(command) {
+                    true => Extent::Few,
+                    false => Extent::Many,
                 };
                 self.read_blocking(partition, argv, extent).await
             }
@@ -245,10 +245,6 @@ impl Rows {
                 let granted = asker.ask(unasked.replace(0) as u64);
                 granted.map_err(|stop| StoreError::Refused(out_of_memory(&stop)))
             };
-            if extent == Extent::Row {
-                let rows = &partition.store;
-                return execute::read(&command, &Metered::new(rows, &grant), &context);
-            }
             let rows = partition.store.snapshot()?;
             execute::read(&command, &Metered::new(&rows, &grant), &context)
         };

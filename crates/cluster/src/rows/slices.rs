@@ -105,7 +105,7 @@ impl Rows {
             }
             execute::large_hash(rows, &from, now_ms)
         };
-        self.router.file_reads.run(Extent::Rows, look).await.map_err(store_failed)
+        self.router.file_reads.run(Extent::Many, look).await.map_err(store_failed)
     }
 
     /// Copies once; `None` where the source changed meanwhile.
