@@ -220,7 +220,13 @@ impl Opening {
         }
         let shared = self.share(settings, partition, tables, tails);
         for start in starts {
-            shared.replication.groups.start(start)?;
+            match shared.replication.groups.start(start) {
+                // The others went on without this node while it was being opened: once more, from copies.
+                Err(error @ LogError::Trimmed { .. }) if !shared.replication.is_alone => {
+                    return Err(OpenError::Reopen(error.to_string()));
+                }
+                begun => drop(begun?),
+            }
         }
         let partitions = local.iter().map(|(.., partition)| Arc::clone(partition));
         catch_up(&shared, &partitions.collect::<Vec<_>>(), &ends).await?;
