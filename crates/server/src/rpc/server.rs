@@ -92,13 +92,14 @@ impl Server {
             let _entered = threads.handle.enter();
             TcpListener::from_std(listener)?
         };
+        let (stop, mut stopping) = watch::channel(false);
         let node = Node {
             answers,
             secret: secret.map(|secret| Arc::new(Password::new(Some(secret)))),
             room: Arc::new(Semaphore::new(ANSWERS_MAX as usize)),
+            stopping: stopping.clone(),
         };
         let room = Arc::clone(&node.room);
-        let (stop, mut stopping) = watch::channel(false);
         let served = threads.handle.spawn(async move {
             let stopped = async move {
                 let _ = stopping.wait_for(|stop| *stop).await;
@@ -153,6 +154,7 @@ struct Node<A> {
     answers: Arc<A>,
     secret: Option<Arc<Password>>,
     room: Arc<Semaphore>,
+    stopping: watch::Receiver<bool>,
 }
 
 impl<A> Clone for Node<A> {
@@ -161,6 +163,7 @@ impl<A> Clone for Node<A> {
             answers: Arc::clone(&self.answers),
             secret: self.secret.clone(),
             room: Arc::clone(&self.room),
+            stopping: self.stopping.clone(),
         }
     }
 }
@@ -187,8 +190,13 @@ impl<A> Node<A> {
         if request.uri().path() != METHOD {
             return Err(refused(Code::Unimplemented, "there is one method, and this is not it"));
         }
-        let busy = |_| refused(Code::ResourceExhausted, "too many questions at once");
-        Arc::clone(&self.room).try_acquire_owned().map_err(busy)
+        // The one that stops the node waits for all the room there is.
+        let words = match *self.stopping.borrow() {
+            true => "the node stops",
+            false => "too many questions at once",
+        };
+        let full = |_| refused(Code::ResourceExhausted, words);
+        Arc::clone(&self.room).try_acquire_owned().map_err(full)
     }
 }
 
