@@ -17,9 +17,10 @@ fn abroad(dir: &Path, seed: u64) -> (Network, u64) {
     (network, source.digest())
 }
 
+/// The link is the bound, however slow the disk is: what waits to be written holds nothing back.
 fn packed(compression: CopyCompression, link_bytes_s: u64) -> CopyOptions {
     let window = Some(Window::known(2_000, 8, link_bytes_s));
-    CopyOptions { compression, window, ..small() }
+    CopyOptions { compression, window, chunks_max: 10_000, ..small() }
 }
 
 async fn copied(network: &Network, options: &CopyOptions) -> (u64, RecoveryStatus) {
