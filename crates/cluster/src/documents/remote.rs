@@ -71,7 +71,8 @@ impl Documents {
                 let options = SearchOptions { request_cache, ..SearchOptions::default() };
                 let (request, options, cancel) = (&request, &options, &cancel);
                 let rank = terms.rank;
-                let asked = Asked { request, options, after, cancel, rank, keep: None };
+                let keep = (!for_fetch).then(|| Duration::from_millis(part.hold_ms));
+                let asked = Asked { request, options, after, cancel, rank, keep };
                 let result = local.query(self, &asked, terms).await?;
                 let view = match part.view {
                     0 if for_fetch && result.hits.is_empty() => 0,

@@ -34,6 +34,9 @@ pub struct Surroundings<'a> {
     /// Only hits behind this one, which a search of the same view and request has found. Scrolls
     /// go on with it.
     pub after: Option<&'a Hit>,
+    /// Whether somebody goes on behind the last hit, as scrolls do: the hits are chosen by the scores
+    /// that they show, or the next page would begin elsewhere than this one ends.
+    pub goes_on: bool,
     /// The index's name and its rows, where aggregations may show documents (`top_hits`).
     pub rows: Option<(&'a str, RowOf<'a>)>,
 }
@@ -43,7 +46,8 @@ impl<'a> Surroundings<'a> {
     #[must_use]
     pub fn simple(now_ms: u64, cancelled: &'a Cancelled) -> Self {
         let max_buckets = aggregation::MAX_BUCKETS_DEFAULT;
-        Self { now_ms, cancelled, memory: &Unlimited, max_buckets, after: None, rows: None }
+        let (after, goes_on) = (None, false);
+        Self { now_ms, cancelled, memory: &Unlimited, max_buckets, after, goes_on, rows: None }
     }
 }
 
@@ -70,7 +74,8 @@ pub fn query_phase_in(
     around: &Surroundings<'_>,
 ) -> Result<PartitionResult, Error> {
     let window = request.window()?;
-    let context = if is_pruned(request, around.after) {
+    let is_pruned = !around.goes_on && around.after.is_none() && may_be_pruned(request);
+    let context = if is_pruned {
         Context::new(view, around.now_ms, around.cancelled)
     } else {
         Context::exact(view, around.now_ms, around.cancelled)
@@ -94,7 +99,7 @@ pub fn query_phase_in(
         None => matching,
     };
     let again = (limits.terminate_after > 0).then(|| hits.query.box_clone());
-    let (hits, mut count) = find(&context, request, hits, &limits)?;
+    let (hits, mut count) = find(&context, request, hits, is_pruned, &limits)?;
     context.check()?;
     if let (true, Some(query)) = (count.terminated_early, again) {
         count.terminated_early = is_more_than(view.searcher(), query.as_ref(), &limits)?;
@@ -136,6 +141,7 @@ fn find(
     context: &Context<'_>,
     request: &SearchRequest,
     hits: Compiled,
+    is_pruned: bool,
     limits: &Limits<'_>,
 ) -> Result<(Vec<Hit>, Count), Error> {
     let searcher = context.view.searcher();
@@ -160,7 +166,7 @@ fn find(
         let hits = addresses.into_iter().map(|address| plain_hit(request, address, score));
         return Ok((hits.collect(), count));
     }
-    if is_pruned(request, limits.after) {
+    if is_pruned {
         let (mut hits, count) = top::by_score(searcher, hits.query.as_ref(), limits)?;
         if context.scores_text() {
             rescore_exactly(context, request, &mut hits)?;
@@ -175,12 +181,9 @@ fn find(
     sorted::find(context, request, clauses, hits, limits)
 }
 
-/// Whether the best hits are found by score, with pruning.
-fn is_pruned(request: &SearchRequest, after: Option<&Hit>) -> bool {
-    request.is_by_score()
-        && request.collapse.is_none()
-        && request.search_after.is_none()
-        && after.is_none()
+/// Whether the best hits can be found by score, with pruning.
+fn may_be_pruned(request: &SearchRequest) -> bool {
+    request.is_by_score() && request.collapse.is_none() && request.search_after.is_none()
 }
 
 /// Gives the best hits the scores that Lucene would give them, bit for bit.

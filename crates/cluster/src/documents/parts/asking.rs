@@ -338,12 +338,14 @@ impl Local {
         }
         let (local, cancel) = (self.clone(), asked.cancel.clone());
         let (request, after) = (Arc::clone(asked.request), asked.after.clone());
+        let goes_on = asked.keep.is_some();
         let known = Costs::known(self.partition.id, asked.request);
         let cost_ns = searching.costs.expected_ns(known);
         let (costs, time) = (Arc::clone(&searching.costs), searching.time.clone());
         let work = move || {
             let began = time.now();
-            let answer = local.query_now(&request, after.as_ref(), (cancel, time.wall_ms()));
+            let from = (after.as_ref(), goes_on);
+            let answer = local.query_now(&request, from, (cancel, time.wall_ms()));
             let ran = time.now() - began;
             local.count_query(ran);
             // One that was cut short says nothing of what it costs.
@@ -364,7 +366,7 @@ impl Local {
     fn query_now(
         &self,
         request: &SearchRequest,
-        after: Option<&Hit>,
+        (after, goes_on): (Option<&Hit>, bool),
         (cancel, now_ms): (Cancel, u64),
     ) -> Result<PartitionResult, Error> {
         let row = |key: &[u8], id: &str| self.row(key, id, now_ms);
@@ -375,6 +377,7 @@ impl Local {
             memory: &account,
             max_buckets: MAX_BUCKETS_DEFAULT,
             after,
+            goes_on,
             rows: Some((&self.index.name, &row)),
         };
         let answer = partition_search::query_phase_in(&self.view.searcher, request, &around);

@@ -125,6 +125,26 @@ fn pages_follow_one_another() {
     assert_eq!(continued(&fixture, &json!({"size": 7, "query": {"match": {"t": "word"}}})), 60);
 }
 
+/// Of documents that score nearly alike, pages show each once: the first is not chosen by scores that are rounded
+/// otherwise than those that the next goes on from.
+#[test]
+fn pages_by_score_lose_none_of_those_that_score_alike() {
+    let mut drawn = 3_u32;
+    let mut word = || {
+        drawn = drawn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ["x", "y", "z"][(drawn >> 16) as usize % 3]
+    };
+    let documents: Vec<Value> =
+        (0..600).map(|_| json!({"t": format!("{} {} {}", word(), word(), word())})).collect();
+    for segment in [600, 150] {
+        let fixture = Fixture::with_segments(mapping(), &documents, segment);
+        for size in [1, 3, 7, 50] {
+            let body = json!({"size": size, "query": {"match": {"t": "x y z"}}});
+            assert_eq!(continued(&fixture, &body), 600, "{size} of segments of {segment}");
+        }
+    }
+}
+
 /// How many different documents going on from the last hit finds, each better than the next.
 fn continued(fixture: &Fixture, body: &Value) -> usize {
     let request = SearchRequest::parse(body).unwrap();
@@ -133,7 +153,7 @@ fn continued(fixture: &Fixture, body: &Value) -> usize {
     loop {
         let never = Cancelled::never();
         let mut around = Surroundings::simple(super::NOW_MS, &never);
-        around.after = after.as_ref();
+        (around.after, around.goes_on) = (after.as_ref(), true);
         let found = query_phase_in(&fixture.view, &request, &around).unwrap();
         let Some(last) = found.hits.last() else { break };
         for hit in &found.hits {
