@@ -167,10 +167,18 @@ fn find(
         return Ok((hits.collect(), count));
     }
     if is_pruned {
-        let (mut hits, count) = top::by_score(searcher, hits.query.as_ref(), limits)?;
-        if context.scores_text() {
-            rescore_exactly(context, request, &mut hits)?;
+        let exact = context.anew_exact();
+        let shown = match context.texts() {
+            0 => None,
+            _ => Some(compiled(&exact, request.query())?.into_query()),
+        };
+        // Of a word or two all documents that score alike do so by the rounded scores as well.
+        let deciding = shown.as_deref().filter(|_| context.texts() > 2);
+        let (mut hits, count) = top::by_score(searcher, hits.query.as_ref(), deciding, limits)?;
+        if let (Some(shown), None) = (&shown, deciding) {
+            rescore::replace(searcher, shown.as_ref(), &mut hits)?;
         }
+        exact.check()?;
         if !request.sort.is_empty() {
             for hit in &mut hits {
                 hit.sort = hit.score.map(SortValue::Score).into_iter().collect();
@@ -184,18 +192,6 @@ fn find(
 /// Whether the best hits can be found by score, with pruning.
 fn may_be_pruned(request: &SearchRequest) -> bool {
     request.is_by_score() && request.collapse.is_none() && request.search_after.is_none()
-}
-
-/// Gives the best hits the scores that Lucene would give them, bit for bit.
-fn rescore_exactly(
-    context: &Context<'_>,
-    request: &SearchRequest,
-    hits: &mut [Hit],
-) -> Result<(), Error> {
-    let exact = context.anew_exact();
-    let query = compiled(&exact, request.query())?.into_query();
-    rescore::replace(context.view.searcher(), query.as_ref(), hits)?;
-    exact.check()
 }
 
 fn plain_hit(request: &SearchRequest, address: (u32, u32), score: Option<f32>) -> Hit {

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use tantivy::query::{EnableScoring, Query, Weight};
+use tantivy::query::{EnableScoring, Query, Scorer, Weight};
 use tantivy::{COLLECT_BLOCK_BUFFER_LEN, DocSet as _, Searcher, TERMINATED};
 
 use super::failure::internal;
@@ -38,13 +38,22 @@ impl PartialEq for Entry {
 
 impl Eq for Entry {}
 
-/// The best `limits.window` hits of a query whose scores differ.
+/// By what part of it a score that pruning goes by may be too small: it adds those of the words in an order that differs
+/// from document to document, and rounds each time.
+const ROUNDED: f32 = 1.0 / 65_536.0;
+
+/// The best `limits.window` hits of a query whose scores differ. Where there is a second query, its scores decide
+/// which they are, of those that the first one's leave: it matches the same documents.
 pub(super) fn by_score(
     searcher: &Searcher,
     query: &dyn Query,
+    shown: Option<&dyn Query>,
     limits: &Limits<'_>,
 ) -> Result<(Vec<Hit>, Count), Error> {
-    let weight = query.weight(EnableScoring::enabled_from_searcher(searcher)).map_err(internal)?;
+    let scoring = EnableScoring::enabled_from_searcher(searcher);
+    let weight = query.weight(scoring).map_err(internal)?;
+    let shown = shown.map(|shown| shown.weight(scoring)).transpose().map_err(internal)?;
+    let rounded = if shown.is_some() { ROUNDED } else { 0.0 };
     let mut best: BinaryHeap<Entry> = BinaryHeap::with_capacity(limits.window.min(10_000) + 1);
     let mut count = Count::default();
     let counted = limits.count_limit();
@@ -55,7 +64,11 @@ pub(super) fn by_score(
         }
         let alive = reader.alive_bitset();
         let mut polled = 0u32;
-        let first = threshold(&best, limits.window, count.found > counted);
+        let mut shown = match &shown {
+            Some(weight) => Some(weight.scorer(reader, 1.0).map_err(internal)?),
+            None => None,
+        };
+        let first = threshold(&best, limits.window, count.found > counted, rounded);
         let mut see = |doc: u32, score: f32| {
             polled += 1;
             if polled.is_multiple_of(1024) && limits.cancelled.is_set() {
@@ -72,16 +85,15 @@ pub(super) fn by_score(
                     count.stopped = true;
                     count.terminated_early = true;
                 }
-                let is_better = best.len() < limits.window
-                    || best.peek().is_some_and(|worst| score > worst.score);
-                if is_better {
+                if score > threshold(&best, limits.window, true, rounded) {
+                    let score = shown.as_mut().map_or(score, |shown| score_of(shown, doc, score));
                     best.push(Entry { score, address: (segment, doc) });
                     if best.len() > limits.window {
                         best.pop();
                     }
                 }
             }
-            threshold(&best, limits.window, count.found > counted)
+            threshold(&best, limits.window, count.found > counted, rounded)
         };
         weight.for_each_pruning(first, reader, &mut see).map_err(internal)?;
     }
@@ -99,12 +111,20 @@ pub(super) fn by_score(
     Ok((hits, count))
 }
 
-/// The score that a document has to pass to be seen.
-fn threshold(best: &BinaryHeap<Entry>, window: usize, is_counted: bool) -> f32 {
+/// The score that a document has to pass to be seen, where scores may be too small by a part of them.
+fn threshold(best: &BinaryHeap<Entry>, window: usize, is_counted: bool, rounded: f32) -> f32 {
     if !is_counted || best.len() < window {
         return f32::MIN;
     }
-    best.peek().map_or(f32::MAX, |worst| worst.score)
+    best.peek().map_or(f32::MAX, |worst| worst.score - worst.score.abs() * rounded)
+}
+
+/// What a scorer says of a document, each after the one before; another score where it does not match.
+fn score_of(scorer: &mut Box<dyn Scorer>, doc: u32, otherwise: f32) -> f32 {
+    if scorer.doc() < doc {
+        scorer.seek(doc);
+    }
+    if scorer.doc() == doc { scorer.score() } else { otherwise }
 }
 
 /// The first hits in the order of documents, after `limits.after` where it is given.

@@ -23,8 +23,8 @@ pub struct Context<'a> {
     run: Run,
     /// Whether texts are scored as exactly as Lucene does, at the price of skipping nothing.
     exact: bool,
-    /// Whether a text is scored at all.
-    scores_text: Cell<bool>,
+    /// How many words of texts are scored.
+    texts: Cell<usize>,
     /// The clauses of the query so far.
     clauses: Cell<usize>,
 }
@@ -34,7 +34,7 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn new(view: &'a View, now_ms: u64, cancelled: &Cancelled) -> Self {
         let (run, clauses) = (Run::new(cancelled.clone()), Cell::new(0));
-        Self { view, now_ms, run, exact: false, scores_text: Cell::new(false), clauses }
+        Self { view, now_ms, run, exact: false, texts: Cell::new(0), clauses }
     }
 
     /// A context whose queries score texts exactly as Lucene does.
@@ -66,13 +66,13 @@ impl<'a> Context<'a> {
         Err(limits::too_many_nested_clauses())
     }
 
-    /// Whether a query that was compiled here scores a text.
-    pub(crate) fn scores_text(&self) -> bool {
-        self.scores_text.get()
+    /// How many words of texts the queries that were compiled here score.
+    pub(crate) fn texts(&self) -> usize {
+        self.texts.get()
     }
 
     pub(crate) fn note_text(&self) {
-        self.scores_text.set(true);
+        self.texts.update(|texts| texts + 1);
     }
 
     /// The error of a query that failed while it ran, such as a script whose value is not a

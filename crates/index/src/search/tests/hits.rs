@@ -141,6 +141,15 @@ fn pages_by_score_lose_none_of_those_that_score_alike() {
         for size in [1, 3, 7, 50] {
             let body = json!({"size": size, "query": {"match": {"t": "x y z"}}});
             assert_eq!(continued(&fixture, &body), 600, "{size} of segments of {segment}");
+            let mut by_numbers = Vec::new();
+            for from in (0..600).step_by(size) {
+                let mut body = body.clone();
+                body["from"] = json!(from);
+                by_numbers.extend(fixture.ids(&body));
+            }
+            let mut whole = body;
+            whole["size"] = json!(600);
+            assert!(by_numbers == fixture.ids(&whole), "{size} of segments of {segment}");
         }
     }
 }
