@@ -190,12 +190,14 @@ impl<A> Node<A> {
         if request.uri().path() != METHOD {
             return Err(refused(Code::Unimplemented, "there is one method, and this is not it"));
         }
-        // The one that stops the node waits for all the room there is.
-        let words = match *self.stopping.borrow() {
-            true => "the node stops",
-            false => "too many questions at once",
+        let full = |_| {
+            // The one that stops the node waits for all the room there is.
+            let words = match *self.stopping.borrow() {
+                true => "the node stops",
+                false => "too many questions at once",
+            };
+            refused(Code::ResourceExhausted, words)
         };
-        let full = |_| refused(Code::ResourceExhausted, words);
         Arc::clone(&self.room).try_acquire_owned().map_err(full)
     }
 }
