@@ -155,15 +155,7 @@ pub fn check_outcomes(
     outcomes: &BTreeMap<u64, Outcome>,
     entries: &[Entry],
 ) -> (usize, usize, usize) {
-    let mut found: BTreeMap<u64, Lsn> = BTreeMap::new();
-    for entry in entries {
-        let text = std::str::from_utf8(&entry.record).unwrap();
-        let Some(number) = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(':')) else {
-            continue;
-        };
-        let earlier = found.insert(number.parse().unwrap(), entry.lsn);
-        assert_eq!(earlier, None, "{text} stands twice");
-    }
+    let found = positions(prefix, entries);
     let (mut acknowledged, mut unknown, mut surfaced) = (0, 0, 0);
     let mut last = Lsn(0);
     for (number, outcome) in outcomes {
@@ -185,4 +177,28 @@ pub fn check_outcomes(
         }
     }
     (acknowledged, unknown, surfaced)
+}
+
+/// Where each append of a load stands in the log; none stands twice.
+fn positions(prefix: &str, entries: &[Entry]) -> BTreeMap<u64, Lsn> {
+    let mut found = BTreeMap::new();
+    for entry in entries {
+        let text = std::str::from_utf8(&entry.record).unwrap();
+        let Some(number) = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(':')) else {
+            continue;
+        };
+        let earlier = found.insert(number.parse().unwrap(), entry.lsn);
+        assert_eq!(earlier, None, "{text} stands twice");
+    }
+    found
+}
+
+/// The first append that stands in the log, and not where it was acknowledged: what is read is
+/// another log than the one that was written.
+pub fn moved(prefix: &str, outcomes: &BTreeMap<u64, Outcome>, entries: &[Entry]) -> Option<String> {
+    let found = positions(prefix, entries);
+    outcomes.iter().find_map(|(number, outcome)| {
+        let (lsn, at) = (outcome.as_ref().ok()?, found.get(number)?);
+        (at != lsn).then(|| format!("{prefix}:{number} was acknowledged at {lsn}, and is at {at}"))
+    })
 }
