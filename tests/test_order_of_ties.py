@@ -63,3 +63,48 @@ def test_hits_of_equal_score_keep_their_places_from_refresh_to_refresh(new_node,
     assert node.terminate(60) == 0
     node.start()
     assert orders(node, shards) == known
+
+
+PAGED = {
+    "field": [{"tie": "asc"}],
+    "field, backwards": [{"tie": "desc"}],
+    "two fields": {"tie": "asc", "none": {"order": "desc", "unmapped_type": "long"}},
+    "score": "_score",
+    "number": ["_shard_doc"],
+    "number, backwards": [{"_shard_doc": "desc"}],
+    "field and number, backwards": [{"tie": "asc"}, {"_shard_doc": {"order": "desc"}}],
+}
+
+
+def pages(node, body):
+    found = []
+    while True:
+        answer = get(node, "/_search", body)["hits"]["hits"]
+        if not answer:
+            return found
+        found += [hit["_id"] for hit in answer]
+        body = {**body, "search_after": answer[-1]["sort"]}
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_pages_of_a_point_in_time_show_each_of_those_that_tie_once(new_node, shards):
+    node = new_node().start()
+    settings = {"number_of_shards": shards, "number_of_replicas": 0, "refresh_interval": "-1"}
+    mappings = {"properties": {"t": {"type": "text"}, "tie": {"type": "long"}}}
+    assert ask(node, "PUT", "/ties", {"settings": settings, "mappings": mappings})[0] == 200
+    for segment in range(SEGMENTS):
+        write(node, range(segment * DOCUMENTS, (segment + 1) * DOCUMENTS))
+    point = ask(node, "POST", "/ties/_pit?keep_alive=5m")[1]["id"]
+    # What comes later is not of that point.
+    write(node, range(1000, 1010))
+    there = sorted(str(number) for number in range(SEGMENTS * DOCUMENTS))
+    for name, sort in PAGED.items():
+        for size in (1, 7, 50):
+            found = pages(node, {"pit": {"id": point}, "sort": sort, "size": size})
+            assert sorted(found) == there, (name, size)
+    # Who goes on after the values of the clauses alone is asked nothing else: all that tie come before it.
+    first = get(node, "/_search", {"pit": {"id": point}, "sort": [{"tie": "asc"}], "size": 1})["hits"]["hits"][0]
+    assert len(first["sort"]) == 2
+    body = {"pit": {"id": point}, "sort": [{"tie": "asc"}], "size": 1000, "search_after": first["sort"][:1]}
+    rest = get(node, "/_search", body)["hits"]["hits"]
+    assert {hit["sort"][0] for hit in rest} == {1, 2} and {len(hit["sort"]) for hit in rest} == {1}

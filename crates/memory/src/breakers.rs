@@ -28,8 +28,8 @@ use crate::ledger::{INDEX, Ledger, REQUEST_CACHE, REQUESTS};
 use crate::local;
 use crate::machine::machine;
 use crate::marks::{
-    self, GRANTED, GROWN, GROWN_MARK, REQUESTS_MARK, TOLD, claim, grant, is_over, is_pressed,
-    signed,
+    self, GRANTED, GROWN, GROWN_MARK, REQUESTS_MARK, RESERVE, TOLD, claim, grant, is_over_asked,
+    is_pressed, signed,
 };
 use crate::nudge::nudge;
 use counting::TYPE;
@@ -44,9 +44,9 @@ const PARENT_VICTIM_BYTES_MIN: u64 = 1 << 20;
 /// How long a request that was told to stop counts as on its way to give its bytes back.
 const YIELD_TIME: Duration = Duration::from_millis(500);
 /// How long an asker waits for others to give theirs back.
-const WAIT_MAX: Duration = Duration::from_millis(500);
+pub const WAIT_MAX: Duration = Duration::from_millis(500);
 /// How long after a decision those who wait leave the next to the watching thread.
-const WAIT_STEP: Duration = Duration::from_millis(5);
+pub const WAIT_STEP: Duration = Duration::from_millis(5);
 /// For about so long a large block that was granted counts beside what the kernel sees: it is not
 /// touched yet.
 const GRANT_TIME: Duration = Duration::from_millis(10);
@@ -54,6 +54,9 @@ const GRANT_TIME: Duration = Duration::from_millis(10);
 const READING_AGE_MAX: Duration = Duration::from_millis(1);
 /// How often the allocator may be asked to give back what it keeps for later.
 const RECLAIM_PAUSE: Duration = Duration::from_millis(50);
+/// Of the parent's limit one part in so many is kept for what does not ask: small requests and writes are not
+/// refused because large ones take all there is.
+const RESERVE_PARTS: u64 = 64;
 /// From here on of the parent's limit it is asked without a question, thousandths.
 const RECLAIM_PERMILLE: u64 = 900;
 const RECLAIM_PAUSE_EARLY: Duration = Duration::from_secs(1);
@@ -220,6 +223,7 @@ fn read(state: &mut BreakerState, age_max: Duration) -> Reading {
     let limit = settings.total.bytes();
     let room = signed(limit).saturating_sub(signed(committed));
     GROWN_MARK.store(grown.saturating_add(room), Relaxed);
+    RESERVE.store(signed(limit / RESERVE_PARTS), Relaxed);
     REQUESTS_MARK.store(signed(under(settings.request, settings.request_overhead)), Relaxed);
     PARENT_PERMILLE.store(permille(anonymous, limit), Relaxed);
     reading
@@ -278,14 +282,14 @@ pub(crate) fn press(ledger: &Ledger, bytes: u64, is_patient: bool) {
 }
 
 /// Tells requests to stop, unless someone is deciding that already; waits for nobody.
-fn decide_at_once(asker: &Account, bytes: u64) {
-    match DECIDING.try_lock() {
-        Some(mut last) => {
-            decide(Some(asker), bytes);
-            *last = Some(Instant::now());
-        }
-        None => nudge(),
-    }
+fn decide_at_once(asker: &Account, bytes: u64) -> Verdict {
+    let Some(mut last) = DECIDING.try_lock() else {
+        nudge();
+        return Verdict::Wait;
+    };
+    let verdict = decide(Some(asker), bytes);
+    *last = Some(Instant::now());
+    verdict
 }
 
 /// What the watching thread does: looks, and tells requests to stop as far as limits ask for it.
@@ -317,21 +321,58 @@ impl Account {
     /// Where this account is the one that has to stop.
     pub fn ask(&self, bytes: u64) -> Result<(), Stop> {
         self.check()?;
-        if self.is_counted() && self.standing() != Standing::Control {
+        if self.is_asked_of() {
             ask(self, bytes)?;
         }
         Ok(())
     }
+
+    /// Asks for bytes before they are allocated, and never waits: false where others have to give theirs back
+    /// first, and were told to.
+    ///
+    /// # Errors
+    /// Where this account is the one that has to stop.
+    pub fn try_ask(&self, bytes: u64) -> Result<bool, Stop> {
+        self.check()?;
+        if !self.is_asked_of() || !is_over_asked(signed(bytes)) {
+            return Ok(true);
+        }
+        if is_small(self, bytes) {
+            nudge();
+            return Ok(true);
+        }
+        let verdict = local::unasked(|| decide_at_once(self, bytes));
+        self.check().map(|()| verdict != Verdict::Wait)
+    }
+
+    /// Waited long enough, [`WAIT_MAX`], for bytes that others have to give back: stops if they have not.
+    ///
+    /// # Errors
+    /// Where there is no room all the same.
+    pub fn stop_waiting(&self, bytes: u64) -> Result<(), Stop> {
+        if self.is_asked_of() {
+            local::unasked(|| refuse(self, bytes));
+        }
+        self.check()
+    }
+
+    fn is_asked_of(&self) -> bool {
+        self.is_counted() && self.standing() != Standing::Control
+    }
+}
+
+/// The small do not wait: what they take does not matter, and how long they take does.
+fn is_small(asker: &Account, bytes: u64) -> bool {
+    asker.bytes().saturating_add(bytes) < ASKED_BYTES
 }
 
 /// Asks for bytes that a request is about to allocate, and waits where others give theirs back and the
 /// thread can.
 fn ask(asker: &Account, bytes: u64) -> Result<(), Stop> {
-    if !is_over(signed(bytes)) {
+    if !is_over_asked(signed(bytes)) {
         return Ok(());
     }
-    if asker.bytes().saturating_add(bytes) < ASKED_BYTES {
-        // The small do not wait: what they take does not matter, and how long they take does.
+    if is_small(asker, bytes) {
         nudge();
         return Ok(());
     }
@@ -390,7 +431,9 @@ fn pause() {
 }
 
 /// The two limits that requests are told to stop for, with what is held now.
-fn questions(bytes: u64) -> [Question; 2] {
+///
+/// `asks`: whether somebody asks, for whom the reserve is not.
+fn questions(bytes: u64, asks: bool) -> [Question; 2] {
     let settings = state(|state| state.settings);
     let requests = u64::try_from(REQUESTS.load(Relaxed)).unwrap_or(0);
     let by_request = Question {
@@ -398,11 +441,13 @@ fn questions(bytes: u64) -> [Question; 2] {
         used: requests,
         untouched: 0,
         limit: under(settings.request, settings.request_overhead),
+        reserve: 0,
         overhead: settings.request_overhead,
         victim_min: 1,
     };
     let limit = settings.total.bytes();
-    let is_over = |used: u64| used.saturating_add(bytes) > limit;
+    let reserve = if asks { limit / RESERVE_PARTS } else { 0 };
+    let is_over = |used: u64| used.saturating_add(bytes).saturating_add(reserve) > limit;
     let read_now = |age_max| {
         let reading = state(|state| read(state, age_max));
         (reading.now(), reading.untouched)
@@ -420,6 +465,7 @@ fn questions(bytes: u64) -> [Question; 2] {
         used,
         untouched,
         limit,
+        reserve,
         overhead: 1.0,
         victim_min: PARENT_VICTIM_BYTES_MIN,
     };
@@ -429,14 +475,15 @@ fn questions(bytes: u64) -> [Question; 2] {
 /// To be called by one thread at a time.
 fn decide(asker: Option<&Account>, bytes: u64) -> Verdict {
     let asker = asker.filter(|it| it.standing() != Standing::Control);
-    let verdicts = questions(bytes).map(|question| question.relieve(asker, bytes));
+    let questions = questions(bytes, asker.is_some());
+    let verdicts = questions.map(|question| question.relieve(asker, bytes));
     verdicts.into_iter().find(|verdict| *verdict != Verdict::Room).unwrap_or(Verdict::Room)
 }
 
 /// Tells the one that asks to stop, where there is still no room for what it asks.
 fn refuse(asker: &Account, bytes: u64) {
-    for question in questions(bytes) {
-        let wanted = question.used.saturating_add(bytes);
+    for question in questions(bytes, true) {
+        let wanted = question.wanted(bytes);
         if wanted > question.limit {
             let trip = question.trip(&open_accounts(), wanted, bytes);
             question.tell(asker, trip);
@@ -450,13 +497,20 @@ struct Question {
     /// Of that, what makes others wait and stops nobody.
     untouched: u64,
     limit: u64,
+    /// Of the limit, what is not for whoever asks.
+    reserve: u64,
     overhead: f64,
     victim_min: u64,
 }
 
 impl Question {
+    /// What it would come to with so many bytes more.
+    fn wanted(&self, bytes: u64) -> u64 {
+        self.used.saturating_add(bytes).saturating_add(self.reserve)
+    }
+
     fn relieve(&self, asker: Option<&Account>, bytes: u64) -> Verdict {
-        let wanted = self.used.saturating_add(bytes);
+        let wanted = self.wanted(bytes);
         let Some(excess) = wanted.checked_sub(self.limit).filter(|excess| *excess > 0) else {
             return Verdict::Room;
         };
@@ -566,14 +620,16 @@ fn count(which: Which) {
     TRIPPED[which as usize].fetch_add(1, Relaxed);
 }
 
-/// Whether the process holds all the memory that it may: work that only adds to it is refused
-/// then. Two loads as long as there is room.
+/// Whether the process holds all the memory that it may: work that only adds so many bytes to it is refused
+/// then. Two loads as long as there is room. For little it goes by what the kernel sees alone: what others were
+/// granted a moment ago, or have freed again, is nothing that a small request is refused for.
 #[must_use]
-pub fn is_parent_full() -> bool {
+pub fn is_parent_full(bytes: usize) -> bool {
     let is_over = || GROWN.load(Relaxed) > GROWN_MARK.load(Relaxed);
     is_over() && {
-        state(|state| read(state, READING_AGE_MAX));
-        is_over()
+        let (reading, limit) =
+            state(|state| (read(state, READING_AGE_MAX), state.settings.total.bytes()));
+        if bytes < marks::ASKED_BYTES { reading.anonymous >= limit } else { is_over() }
     }
 }
 
@@ -590,11 +646,12 @@ pub fn debt_permille() -> u32 {
 #[must_use]
 pub fn parent_trip(label: &str) -> Trip {
     count(Which::Parent);
-    let used = used(Which::Parent);
+    // What it may have come to since the kernel was asked is what it is refused for.
+    let bytes_wanted = state(|state| read(state, READING_AGE_MAX).now());
     Trip {
         breaker: Which::Parent.name(),
         label: label.to_owned(),
-        bytes_wanted: used,
+        bytes_wanted,
         bytes_limit: settings().total.bytes(),
         bytes_new: 0,
         largest: largest_open(),

@@ -14,6 +14,8 @@ pub(crate) static GROWN: AtomicI64 = AtomicI64::new(0);
 pub(crate) static REQUESTS_MARK: AtomicI64 = AtomicI64::new(i64::MAX);
 /// [`GROWN`] beyond which the parent's limit may be passed.
 pub(crate) static GROWN_MARK: AtomicI64 = AtomicI64::new(i64::MAX);
+/// Of that, what is kept free for work that does not ask: whoever asks gets none of it.
+pub(crate) static RESERVE: AtomicI64 = AtomicI64::new(0);
 /// Bytes of all large blocks that were ever granted.
 pub(crate) static GRANTED: AtomicI64 = AtomicI64::new(0);
 /// Blocks from here on are asked for first.
@@ -34,12 +36,18 @@ pub(crate) fn is_over(bytes: i64) -> bool {
     is_over_requests(bytes) || GROWN.load(Relaxed).saturating_add(bytes) > GROWN_MARK.load(Relaxed)
 }
 
+/// The same for whoever asks, and leaves the reserve alone.
+#[inline]
+pub(crate) fn is_over_asked(bytes: i64) -> bool {
+    is_over_requests(bytes) || is_over(bytes.saturating_add(RESERVE.load(Relaxed)))
+}
+
 /// Grants bytes that are about to be allocated where there is room for them by the marks.
 pub(crate) fn claim(bytes: u64) -> bool {
     let bytes = signed(bytes);
     // Counted first: of several at once none relies on the same room.
     grant(bytes);
-    let has_room = !is_over(0) && !is_over_requests(bytes);
+    let has_room = !is_over(RESERVE.load(Relaxed)) && !is_over_requests(bytes);
     if !has_room {
         grant(-bytes);
     }

@@ -116,6 +116,29 @@ fn who_asks_is_refused_where_those_that_were_told_do_not_stop() {
 }
 
 #[test]
+fn who_does_not_wait_learns_that_others_have_to_give_back_first() {
+    let _alone = alone(requests_of(100 * MB));
+    let (big, small) = (account("big", Standing::Read), account("small", Standing::Read));
+    let held = hold(&big, 90 * MB);
+    assert_eq!(small.try_ask(5 * MB as u64), Ok(true));
+    assert!(!big.is_stopped());
+    assert_eq!(small.try_ask(50 * MB as u64), Ok(false));
+    assert!(big.is_stopped() && !small.is_stopped());
+    assert_eq!(account("little", Standing::Read).try_ask(1000), Ok(true));
+    big.work(|| drop(held));
+    assert_eq!(small.try_ask(50 * MB as u64), Ok(true));
+    assert_eq!(small.stop_waiting(50 * MB as u64), Ok(()));
+    // One that asks for more than there may be is the one that stops.
+    assert_eq!(small.try_ask(200 * MB as u64), Err(Stop::Tripped(trip(&small))));
+    let late = account("late", Standing::Read);
+    let held = hold(&late, 60 * MB);
+    let other = account("other", Standing::Read);
+    assert_eq!(other.try_ask(50 * MB as u64), Ok(false));
+    assert_eq!(other.stop_waiting(50 * MB as u64), Err(Stop::Tripped(trip(&other))));
+    drop(held);
+}
+
+#[test]
 fn many_small_growths_are_noticed_without_a_question() {
     let _alone = alone(requests_of(MB));
     let one = account("one", Standing::Read);

@@ -328,6 +328,11 @@ impl Documents {
         if !answers.failed.is_empty() && (answers.results.is_empty() || !options.allow_partial) {
             return Err(all_failed(parts, &answers.failed));
         }
+        for (at, result) in &mut answers.results {
+            for hit in &mut result.hits {
+                partition_search::among_all(request, *at, hit);
+            }
+        }
         let (positions, results): (Vec<usize>, Vec<PartitionResult>) =
             answers.results.into_iter().unzip();
         let account = OfRequest(plimsoll_memory::current());
@@ -446,6 +451,14 @@ impl Documents {
             None => Arc::clone(request),
         };
         let Ways { cancel, rank, keep } = ways;
+        let request = match partition_search::asked_of(&request, at)? {
+            Some(own) => Arc::new(own),
+            None => request,
+        };
+        let after = after.map(|mut hit| {
+            partition_search::in_its_own(&request, at, &mut hit);
+            hit
+        });
         let asked = Asked { request: &request, options, after, cancel, rank, keep };
         let answer = part.query(self, asked).await;
         answer.map_err(|error| of_index(error, &part.index))

@@ -3,6 +3,7 @@
 mod senders;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use plimsoll_control::Class;
@@ -148,7 +149,9 @@ impl Coordinator {
                 let argv = Argv::of(&argv);
                 let command = command::parse(&argv).map_err(row)?;
                 let working = shared.router.work(class_of(&command));
-                let (reply, _held) = self.rows().read_local(&local, &command, &argv).await;
+                let is_large = AtomicBool::new(false);
+                let (reply, _held) =
+                    self.rows().read_local(&local, &command, &argv, &is_large).await;
                 if local.is_damaged() {
                     return Err(Problem::NotHere("the copy is damaged".to_owned()));
                 }

@@ -2,7 +2,7 @@
 //! copy at [`ReadLevel::Session`], and whose the memory of its answers is. How a copy comes to be so fresh
 //! is in `service.rs`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use plimsoll_log::{GroupId, Lsn};
@@ -17,6 +17,8 @@ use crate::wire::Freshness;
 #[derive(Default)]
 pub(crate) struct Reads {
     pub level: ReadLevel,
+    /// Whether the last read that did not come from memory was of more than a little: the next one is likely to be.
+    pub is_large: AtomicBool,
     /// By the group's number, the metadata's being the first.
     seen: [AtomicU64; GROUPS as usize + 1],
     /// The requests whose answers wait to be written.
@@ -46,7 +48,12 @@ impl Reads {
     /// Those of requests beside others of the same client.
     pub(crate) fn branch(&self) -> Self {
         let seen = |at: usize| AtomicU64::new(self.seen[at].load(Ordering::Relaxed));
-        Self { level: self.level, seen: std::array::from_fn(seen), held: Mutex::default() }
+        Self {
+            level: self.level,
+            is_large: AtomicBool::new(self.is_large.load(Ordering::Relaxed)),
+            seen: std::array::from_fn(seen),
+            held: Mutex::default(),
+        }
     }
 
     /// Takes what a branch saw and holds.
@@ -54,6 +61,8 @@ impl Reads {
         for (seen, of_branch) in self.seen.iter().zip(&branch.seen) {
             seen.fetch_max(of_branch.load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        let is_large = branch.is_large.load(Ordering::Relaxed);
+        self.is_large.store(is_large, Ordering::Relaxed);
         self.held.lock().append(&mut branch.held.lock());
     }
 

@@ -215,7 +215,7 @@ impl Router {
             selection: Arc::new(Selection::new(selection, &world.random)),
             load,
             admission: Admission::default(),
-            file_reads: FileReads::new(&world.tasks),
+            file_reads: FileReads::new(&world.tasks, &world.time),
             look: Arc::default(),
             reconciled: watch::Sender::new(0),
             current: Current::default(),

@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 use plimsoll_control::Class;
 use plimsoll_log::Lsn;
-use plimsoll_memory::local::patiently;
 use plimsoll_memory::{Account, Standing, Stop, TaskAction};
 use plimsoll_storage::command::{self, Command};
 use plimsoll_storage::execute;
@@ -21,7 +21,7 @@ use super::{Rows, context, scatter, store_failed};
 use crate::replication::partition::Partition;
 use crate::replication::reads::Reads;
 use crate::replication::tables::Copies;
-use crate::routing::file_reads::Extent;
+use crate::routing::file_reads::{Extent, Patience};
 use crate::routing::read_rows::{Found, RowsRead};
 use crate::routing::unavailable;
 use crate::wire::request::{Preference, Watched};
@@ -94,7 +94,8 @@ impl Rows {
         if self.router.replication.is_alone
             && let Some(partition) = copies.local()
         {
-            let (reply, account) = self.read_local(&partition, command, argv).await;
+            let (reply, account) =
+                self.read_local(&partition, command, argv, &reads.is_large).await;
             reads.hold(account);
             return reply;
         }
@@ -110,7 +111,9 @@ impl Rows {
             _ => Preference::Best,
         };
         let read = RowsRead { copies, class, freshness, preference, question };
-        let here = |partition| async move { self.read_local(&partition, command, argv).await };
+        let here = |partition| async move {
+            self.read_local(&partition, command, argv, &reads.is_large).await
+        };
         match self.router.read_rows(&read, here).await {
             Ok(Found::Here((reply, account))) => {
                 reads.hold(account);
@@ -128,12 +131,13 @@ impl Rows {
     }
 
     /// Reads this node's copy as it is. A large answer comes with the account that it is charged to,
-    /// to be kept as long as the answer.
+    /// to be kept as long as the answer. `is_large`: see [`Reads::is_large`].
     pub(crate) async fn read_local(
         &self,
         partition: &Arc<Partition>,
         command: &Command<'_>,
         argv: &Argv,
+        is_large: &AtomicBool,
     ) -> (Reply, Option<Account>) {
         let (found, work_bytes) = self.read_cached(partition, command);
         match found {
@@ -149,7 +153,7 @@ impl Rows {
                     true => Extent::Few,
                     false => Extent::Many,
                 };
-                self.read_blocking(partition, argv, extent).await
+                self.read_blocking(partition, argv, extent, is_large).await
             }
             Err(error) => {
                 partition.note(&error);
@@ -213,15 +217,16 @@ impl Rows {
         is_answer.then(|| (found, metered.worked_bytes()))
     }
 
+    /// Reads where that may take long. A try that comes to more than its threads are for, or that finds no room for
+    /// what it reads, is dropped and begun anew among the large ones. `is_large` says of a client whether it asked
+    /// for much the last time: then nobody else waits for the first try.
     async fn read_blocking(
         &self,
         partition: &Arc<Partition>,
         argv: &Argv,
         extent: Extent,
+        is_large: &AtomicBool,
     ) -> (Reply, Option<Account>) {
-        let (router, cursors) = (Arc::clone(&self.router), Arc::clone(&self.cursors));
-        let read_from = partition;
-        let (partition, argv) = (Arc::clone(partition), argv.clone());
         // What does not come from memory may be large: it is a request of its own.
         let account = Account::open(TaskAction {
             name: "resp:read",
@@ -229,37 +234,93 @@ impl Rows {
             standing: Standing::Read,
             opaque_id: None,
         });
-        let asker = account.clone();
-        let run = move || {
+        let mut extent = if is_large.load(Relaxed) { Extent::Large } else { extent };
+        let mut patience = Patience::default();
+        loop {
+            let attempt = self.attempt(partition, argv, (extent, patience.is_over()), &account);
+            let outcome = self.router.file_reads.run(extent, attempt).await;
+            if let Some(stop) = account.stop_reason() {
+                return (Reply::Error(out_of_memory(&stop)), None);
+            }
+            match outcome {
+                Ok(Attempt::Done(reply)) => {
+                    let was_large = account.bytes() > SMALL_ANSWER_BYTES as u64;
+                    is_large.store(was_large, Relaxed);
+                    return (reply, Some(account));
+                }
+                Ok(Attempt::TooLarge) => {}
+                Ok(Attempt::NoRoom { bytes }) => {
+                    is_large.store(true, Relaxed);
+                    let room = self.router.file_reads.room(&account, bytes, &mut patience);
+                    if let Err(stop) = room.await {
+                        return (Reply::Error(out_of_memory(&stop)), None);
+                    }
+                }
+                Err(error) => {
+                    partition.note(&error);
+                    return (failed(error), None);
+                }
+            }
+            extent = Extent::Large;
+        }
+    }
+
+    /// One try of a read, on a thread of its kind; the last one does not look for room any more, it is refused.
+    fn attempt(
+        &self,
+        partition: &Arc<Partition>,
+        argv: &Argv,
+        (extent, is_last): (Extent, bool),
+        account: &Account,
+    ) -> impl FnOnce() -> Result<Attempt, StoreError> + Send + 'static {
+        let (router, cursors) = (Arc::clone(&self.router), Arc::clone(&self.cursors));
+        let (partition, argv, account) = (Arc::clone(partition), argv.clone(), account.clone());
+        let work_bytes_max = if extent == Extent::Large { usize::MAX } else { SMALL_ANSWER_BYTES };
+        let read = move |asker: &Account| {
             let command = match command::parse(&argv) {
                 Ok(command) => command,
-                Err(error) => return Ok(Reply::Error(error)),
+                Err(error) => return Ok(Attempt::Done(Reply::Error(error))),
             };
             let context = context(&router, &cursors, Some(&partition));
-            let unasked = Cell::new(0usize);
+            let (unasked, refused) = (Cell::new(0usize), Cell::new(None));
             let grant = |bytes: usize| {
                 unasked.set(unasked.get().saturating_add(bytes));
                 if unasked.get() < ASKED_AT_ONCE_BYTES {
                     return Ok(());
                 }
-                let granted = asker.ask(unasked.replace(0) as u64);
-                granted.map_err(|stop| StoreError::Refused(out_of_memory(&stop)))
+                let bytes = unasked.replace(0) as u64;
+                match asker.try_ask(bytes) {
+                    Ok(false) if is_last => asker.stop_waiting(bytes),
+                    Ok(false) => {
+                        refused.set(Some(bytes));
+                        return Err(StoreError::NotCached);
+                    }
+                    asked => asked.map(drop),
+                }
+                .map_err(|stop| StoreError::Refused(out_of_memory(&stop)))
             };
             let rows = partition.store.snapshot()?;
-            execute::read(&command, &Metered::new(&rows, &grant), &context)
+            let rows = Metered::new(&rows, &grant).with_work_up_to(work_bytes_max);
+            match (execute::read(&command, &rows, &context), refused.get()) {
+                (Ok(reply), _) => Ok(Attempt::Done(reply)),
+                (Err(StoreError::NotCached), Some(bytes)) => Ok(Attempt::NoRoom { bytes }),
+                (Err(StoreError::NotCached), None) => Ok(Attempt::TooLarge),
+                (Err(error), _) => Err(error),
+            }
         };
-        let read = move || {
-            let reply = patiently(|| account.work(run))?;
-            Ok(match account.stop_reason() {
-                None => (reply, Some(account)),
-                Some(stop) => (Reply::Error(out_of_memory(&stop)), None),
-            })
-        };
-        self.router.file_reads.run(extent, read).await.unwrap_or_else(|error| {
-            read_from.note(&error);
-            (failed(error), None)
-        })
+        move || account.work(|| read(&account))
     }
+}
+
+/// What a try to read comes to.
+enum Attempt {
+    Done(Reply),
+    /// To more work than its threads are for.
+    TooLarge,
+    /// Others have to give so many bytes back first.
+    NoRoom {
+        bytes: u64,
+    },
 }
 
 /// What a command is answered that had to stop.

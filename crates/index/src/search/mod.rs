@@ -12,6 +12,7 @@ mod highlight;
 mod limits;
 mod matching;
 mod named;
+mod numbers;
 mod options;
 mod phase;
 mod ranges;
@@ -31,6 +32,7 @@ mod values;
 mod walk;
 
 pub use fetch::{FetchedRow, RowOf, explain, fetch_phase};
+pub use numbers::{among_all, asked_of, in_its_own};
 pub use phase::{Surroundings, count, query_phase, query_phase_in};
 pub use reduce::{Reduced, reduce, reduce_with};
 pub use request::{RESULT_WINDOW_MAX, SearchRequest, TRACK_TOTAL_DEFAULT, TrackTotal};

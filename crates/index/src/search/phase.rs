@@ -10,7 +10,7 @@ use super::matching::{compiled, filtered, with_min_score};
 use super::request::{SearchRequest, TrackTotal};
 use super::result::{Hit, PartitionResult, SortValue};
 use super::sort::SortBy;
-use super::{rescore, sorted, top};
+use super::{numbers, rescore, sorted, top};
 use crate::aggregation::{self, Memory, Unlimited};
 use crate::error::Error;
 use crate::json;
@@ -163,7 +163,7 @@ fn find(
     if is_plain && (is_by_doc || is_alike) {
         let score = hits.score.filter(|_| is_alike);
         let (addresses, count) = top::by_doc(searcher, hits.query.as_ref(), limits)?;
-        let hits = addresses.into_iter().map(|address| plain_hit(request, address, score));
+        let hits = addresses.into_iter().map(|at| plain_hit(searcher, request, at, score));
         return Ok((hits.collect(), count));
     }
     if is_pruned {
@@ -194,18 +194,19 @@ fn may_be_pruned(request: &SearchRequest) -> bool {
     request.is_by_score() && request.collapse.is_none() && request.search_after.is_none()
 }
 
-fn plain_hit(request: &SearchRequest, address: (u32, u32), score: Option<f32>) -> Hit {
+fn plain_hit(
+    searcher: &Searcher,
+    request: &SearchRequest,
+    address: (u32, u32),
+    score: Option<f32>,
+) -> Hit {
+    let number = || numbers::first_of(searcher, address.0) + i64::from(address.1);
     let sort = match (request.sort.is_empty(), score) {
         (true, _) => Vec::new(),
         (false, Some(score)) => vec![SortValue::Score(score)],
-        (false, None) => vec![doc_value(address)],
+        (false, None) => vec![SortValue::Long(number())],
     };
     Hit { address, score, sort, group: None }
-}
-
-/// The value of `_doc` in `sort`: documents of later segments come later.
-fn doc_value(address: (u32, u32)) -> SortValue {
-    SortValue::Long(i64::from(address.0) << 32 | i64::from(address.1))
 }
 
 fn aggregate(

@@ -3,8 +3,9 @@
 //! dictionary, and become strings again only for the documents that are kept.
 
 use tantivy::fastfield::Column;
-use tantivy::{DocId, SegmentReader};
+use tantivy::{DocId, Searcher};
 
+use super::numbers;
 use super::result::SortValue;
 use super::sort::Missing;
 use crate::error::Error;
@@ -43,17 +44,35 @@ pub(super) struct SegmentClause {
     /// Of its column.
     name: Option<String>,
     descending: bool,
-    segment: u32,
 }
 
 enum Source {
     Score,
-    Doc,
-    Long { column: Option<Column<i64>>, missing: i64, mode: ValueMode },
-    Unsigned { column: Option<Column<u64>>, missing: u64, mode: ValueMode, as_long: bool },
-    Double { column: Option<Column<f64>>, missing: f64, mode: ValueMode },
+    /// The number of the segment's first document.
+    Doc(i64),
+    Long {
+        column: Option<Column<i64>>,
+        missing: i64,
+        mode: ValueMode,
+    },
+    Unsigned {
+        column: Option<Column<u64>>,
+        missing: u64,
+        mode: ValueMode,
+        as_long: bool,
+    },
+    Double {
+        column: Option<Column<f64>>,
+        missing: f64,
+        mode: ValueMode,
+    },
     Text(Box<TextSource>),
-    Geo { points: Option<Points>, origins: Vec<GeoPoint>, metres: f64, mode: ValueMode },
+    Geo {
+        points: Option<Points>,
+        origins: Vec<GeoPoint>,
+        metres: f64,
+        mode: ValueMode,
+    },
     Script(SegmentScript),
 }
 
@@ -99,14 +118,15 @@ impl BoundBy {
 impl BoundClause {
     pub(super) fn segment(
         &self,
-        reader: &SegmentReader,
+        searcher: &Searcher,
         segment: u32,
     ) -> Result<SegmentClause, Error> {
+        let reader = searcher.segment_reader(segment);
         let fast = reader.fast_fields();
         let name = self.by.column();
         let source = match &self.by {
             BoundBy::Score => Source::Score,
-            BoundBy::Doc => Source::Doc,
+            BoundBy::Doc => Source::Doc(numbers::first_of(searcher, segment)),
             BoundBy::Long { missing, mode, .. } => {
                 let column = match &name {
                     Some(name) => fast.column_opt::<i64>(name).map_err(internal)?,
@@ -154,7 +174,7 @@ impl BoundClause {
             }
             BoundBy::Script { bound } => Source::Script(bound.segment(reader).map_err(internal)?),
         };
-        Ok(SegmentClause { source, name, descending: self.descending, segment })
+        Ok(SegmentClause { source, name, descending: self.descending })
     }
 
     /// Whether keys of different segments can be compared.
@@ -198,9 +218,9 @@ impl SegmentClause {
                     *out = key_of_f64(f64::from(*score));
                 }
             }
-            Source::Doc => {
+            Source::Doc(first) => {
                 for (out, doc) in out.iter_mut().zip(docs) {
-                    *out = u64::from(self.segment) << 32 | u64::from(*doc);
+                    *out = key_of_i64(*first + i64::from(*doc));
                 }
             }
             Source::Long { column, missing, mode } => {
@@ -267,8 +287,7 @@ impl SegmentClause {
         Ok(match &self.source {
             #[expect(clippy::cast_possible_truncation, reason = "it was made of 32 bits")]
             Source::Score => SortValue::Score(f64_of_key(key) as f32),
-            Source::Doc => SortValue::Long(key.cast_signed()),
-            Source::Long { .. } => SortValue::Long(i64_of_key(key)),
+            Source::Doc(_) | Source::Long { .. } => SortValue::Long(i64_of_key(key)),
             Source::Unsigned { as_long: true, .. } => SortValue::Long(key.cast_signed()),
             Source::Unsigned { .. } => SortValue::Unsigned(key),
             Source::Double { .. } | Source::Geo { .. } | Source::Script(_) => {
@@ -294,8 +313,7 @@ impl SegmentClause {
         let key = match (&self.source, value) {
             (Source::Text(text), SortValue::Text(value)) => place(text.column.as_ref(), value)?,
             (Source::Text(text), _) => text.missing,
-            (Source::Long { .. }, SortValue::Long(number)) => key_of_i64(*number),
-            (Source::Doc, SortValue::Long(number)) => number.cast_unsigned(),
+            (Source::Doc(_) | Source::Long { .. }, SortValue::Long(number)) => key_of_i64(*number),
             (Source::Unsigned { .. }, SortValue::Unsigned(number)) => *number,
             (Source::Unsigned { .. }, SortValue::Long(number)) => {
                 u64::try_from(*number).unwrap_or(u64::MAX)

@@ -125,7 +125,7 @@ impl Walk<'_> {
     fn segment(&mut self, reader: &SegmentReader, segment: u32) -> Result<(), Error> {
         let mut clauses = Vec::with_capacity(self.plan.clauses.len());
         for clause in self.plan.clauses {
-            clauses.push(clause.segment(reader, segment)?);
+            clauses.push(clause.segment(self.plan.view.searcher(), segment)?);
         }
         if let (Some(worst), Some(least)) = (self.worst, clauses[0].least_key())
             && self.is_counted()

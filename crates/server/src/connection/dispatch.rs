@@ -83,7 +83,7 @@ impl Connection {
             self.state.refuse(Some(entry), error);
             return Ok(());
         }
-        if entry.spec.grows && is_parent_full() {
+        if entry.spec.grows && is_parent_full(argv.bytes_len()) {
             self.run_rows().await?;
             let trip = parent_trip(entry.spec.name);
             self.state
@@ -207,9 +207,12 @@ impl Connection {
     async fn answer(&mut self, reply: Reply) -> Result<usize, End> {
         let mut before = self.state.output.len();
         let mut written = 0;
-        if self.state.replies == Replies::On
-            && matches!(reply, Reply::Array(_) | Reply::Set(_) | Reply::Map(_))
-        {
+        let may_be_long = match &reply {
+            Reply::Array(_) | Reply::Set(_) | Reply::Map(_) => true,
+            Reply::Bulk(value) => value.len() >= OUTPUT_BYTES_HIGH,
+            _ => false,
+        };
+        if self.state.replies == Replies::On && may_be_long {
             let mut pieces = Pieces::new(self.state.protocol, reply);
             while pieces.write(&mut self.state.output, OUTPUT_BYTES_HIGH) {
                 written += self.state.output.len().saturating_sub(before);

@@ -43,8 +43,8 @@ const READ_BYTES_MAX: usize = 256 * 1024;
 const FREE_BYTES: usize = 64 * 1024;
 /// How long a connection has to log in, where clients need a password: as long as for a handshake of TLS.
 const LOGIN_TIME: Duration = Duration::from_secs(10);
-/// Replies are written before more commands run when they take this much.
-const OUTPUT_BYTES_HIGH: usize = 1024 * 1024;
+/// Replies are written before more commands run when they take this much. No request's account holds it.
+const OUTPUT_BYTES_HIGH: usize = 128 * 1024;
 /// How soon a client that does not read a large answer is looked at again.
 const LARGE_ANSWER_PAUSE: Duration = Duration::from_millis(100);
 /// A buffer that grew beyond this is let go once it is empty.

@@ -1,7 +1,7 @@
-//! Replies into bytes, for RESP2 and RESP3: whole, or a long list in pieces, so that no second copy
+//! Replies into bytes, for RESP2 and RESP3: whole, or a long one in pieces, so that no second copy
 //! of all of it is made.
 
-use bytes::{BufMut, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use plimsoll_storage::{ErrorReply, Reply};
 
 use super::codes::error_text;
@@ -87,6 +87,8 @@ pub struct Pieces {
     protocol: Protocol,
     /// What is left of each list that was begun, the innermost last.
     open: Vec<Left>,
+    /// What is left of a long value in it, which is kept as a whole until it is written.
+    value: Bytes,
 }
 
 /// What is left of a list.
@@ -115,7 +117,7 @@ impl Pieces {
     /// A reply, nothing of which was written.
     #[must_use]
     pub fn new(protocol: Protocol, reply: Reply) -> Self {
-        Self { protocol, open: vec![Left::Items(vec![reply].into_iter())] }
+        Self { protocol, open: vec![Left::Items(vec![reply].into_iter())], value: Bytes::new() }
     }
 
     /// Appends to `out` until all is written or `out` has `high` bytes; says whether more is left.
@@ -123,6 +125,17 @@ impl Pieces {
         while let Some(list) = self.open.last_mut() {
             if out.len() >= high {
                 return true;
+            }
+            if !self.value.is_empty() {
+                let room = high - out.len();
+                let piece = &self.value[..room.min(self.value.len())];
+                out.put_slice(piece);
+                self.value.advance(piece.len());
+                if self.value.is_empty() {
+                    self.value = Bytes::new();
+                    out.put_slice(b"\r\n");
+                }
+                continue;
             }
             let Some(reply) = list.next() else {
                 self.open.pop();
@@ -134,6 +147,10 @@ impl Pieces {
                     self.open.push(Left::Items(items.into_iter()));
                 }
                 Reply::Map(pairs) => self.open.push(Left::Pairs(None, pairs.into_iter())),
+                Reply::Bulk(value) if value.len() >= high => {
+                    header(out, b'$', value.len());
+                    self.value = value;
+                }
                 whole => self.protocol.encode(out, &whole),
             }
         }
@@ -194,7 +211,6 @@ fn put_number(out: &mut BytesMut, mut value: u64) {
 mod tests {
     //! Tests of numbers, and of replies in pieces.
 
-    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;
@@ -261,13 +277,14 @@ mod tests {
             Reply::Array(vec![inner.clone(), large.clone(), Reply::Map(vec![]), inner, large]);
         for protocol in [Protocol::Resp2, Protocol::Resp3] {
             let whole = written(&reply, protocol);
-            for high in [1, 7, 50, 1000] {
+            for high in [1, 7, 50, 100, 101, 1000] {
                 let (mut pieces, mut joined) =
                     (Pieces::new(protocol, reply.clone()), String::new());
                 loop {
                     let mut out = BytesMut::new();
                     let has_more = pieces.write(&mut out, high);
-                    assert!(out.len() < high + 110);
+                    // A value that is no longer than that comes as a whole.
+                    assert!(out.len() < 2 * high + DIGITS_MAX + 8, "{high}: {}", out.len());
                     joined.push_str(std::str::from_utf8(&out).unwrap());
                     if !has_more {
                         break;

@@ -378,7 +378,8 @@ impl RequestBody {
             // What is written stays, and a request of the cluster's own is stopped by nobody. Reads
             // are left to the choice of who holds most.
             let is_large = self.bytes > SMALL_BYTES_MAX || account.standing() == Standing::Write;
-            if is_large && account.standing() != Standing::Read && breakers::is_parent_full() {
+            let is_write = is_large && account.standing() != Standing::Read;
+            if is_write && breakers::is_parent_full(self.bytes) {
                 return Err(refused(&breakers::parent_trip("<http_request>")));
             }
         }

@@ -75,7 +75,7 @@ pub fn ask(bytes: usize) -> Result<(), Error> {
 
 fn ask_of(account: &Account, bytes: usize) -> Result<(), Error> {
     // Nobody may stop an operator, but no request of theirs needs more memory than there is.
-    if account.standing() == Standing::Control && is_parent_full() {
+    if account.standing() == Standing::Control && is_parent_full(bytes) {
         return Err(refused(&parent_trip("<http_request>")));
     }
     account.ask(bytes as u64).map_err(|stop| stopped(&stop))

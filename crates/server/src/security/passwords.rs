@@ -278,7 +278,7 @@ impl Passwords {
     async fn turn(&self) -> Result<Turn, Unproven> {
         let place = Place::take(&self.waiting, WAITING_MAX)?;
         let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| Unproven::Queue)?;
-        if is_parent_full() {
+        if is_parent_full((MEMORY_KIB as usize) << 10) {
             Err(Unproven::Memory)
         } else {
             Ok(Turn { _turn: turn, _place: place })

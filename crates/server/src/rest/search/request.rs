@@ -108,13 +108,16 @@ pub fn asked(
     coordinator: &Coordinator,
     grant: &Grant,
     body: &[u8],
-    changes: Map<String, Value>,
+    mut changes: Map<String, Value>,
     around: &Around,
 ) -> Result<Asked, Error> {
     let mut body_value = read(body)?;
     refuse(&body_value)?;
     let owner = grant.principal().owner();
     let point = take_point(&mut body_value, &owner)?;
+    if point.is_some() {
+        break_ties(&mut body_value, &mut changes);
+    }
     let timeout = timeout(&changes, &body_value)?;
     let mut request = parse(body, &body_value, changes, point.is_some(), around.total_as_int)?;
     check_scroll(around, &request)?;
@@ -294,6 +297,32 @@ fn take_point(
         Some(text) => Some(duration("keep_alive", text)?),
     };
     Ok(Some((ContextId::of(owner, id)?, keep_alive)))
+}
+
+/// A search of a point in time that is sorted goes by the number of the document in the end, as in Elasticsearch:
+/// what ties is not lost between two pages. Not where it does so anyway, and not where the values that it goes on
+/// after are those of its own clauses alone.
+fn break_ties(body: &mut Value, changes: &mut Map<String, Value>) {
+    const NUMBERS: [&str; 2] = ["_doc", "_shard_doc"];
+    let after = body.get("search_after").and_then(Value::as_array).map(Vec::len);
+    let sort = changes.get_mut("sort").or_else(|| body.get_mut("sort"));
+    let Some(sort) = sort else { return };
+    if !sort.is_array() {
+        *sort = Value::Array(vec![sort.take()]);
+    }
+    let Some(items) = sort.as_array_mut() else { return };
+    let names = items.iter().flat_map(|item| match item {
+        Value::Object(clauses) => clauses.keys().map(String::as_str).collect(),
+        item => vec![item.as_str().unwrap_or_default()],
+    });
+    let (mut clauses, mut is_by_number) = (0, false);
+    for name in names {
+        clauses += 1;
+        is_by_number |= NUMBERS.contains(&name);
+    }
+    if clauses > 0 && !is_by_number && after.is_none_or(|after| after != clauses) {
+        items.push(Value::from("_shard_doc"));
+    }
 }
 
 fn timeout(changes: &Map<String, Value>, body: &Value) -> Result<Option<Duration>, Error> {
