@@ -1,8 +1,8 @@
 //! `rescore`: the best hits are scored again by another, dearer query.
 
 use serde_json::Value;
-use tantivy::Searcher;
-use tantivy::query::{EnableScoring, Query as TantivyQuery};
+use tantivy::query::{EnableScoring, Query as TantivyQuery, Scorer};
+use tantivy::{DocId, Searcher};
 
 use super::result::Hit;
 use crate::error::Error;
@@ -21,6 +21,14 @@ pub(super) fn replace(
     hits: &mut [Hit],
 ) -> Result<(), Error> {
     second_scores(searcher, query, hits, |first, second| second.unwrap_or(first))
+}
+
+/// What a scorer says of a document, each after the one before; none where it does not match.
+pub(super) fn score_of(scorer: &mut Box<dyn Scorer>, doc: DocId) -> Option<f32> {
+    if scorer.doc() < doc {
+        scorer.seek(doc);
+    }
+    (scorer.doc() == doc).then(|| scorer.score())
 }
 
 /// Scores hits by a second query and orders them by what `join` makes of both scores; the second
@@ -45,11 +53,7 @@ fn second_scores(
                 &mut slot.insert((segment, opened)).1
             }
         };
-        if scorer.doc() < doc {
-            scorer.seek(doc);
-        }
-        let second = (scorer.doc() == doc).then(|| scorer.score());
-        hit.score = Some(join(hit.score.unwrap_or(0.0), second));
+        hit.score = Some(join(hit.score.unwrap_or(0.0), score_of(scorer, doc)));
     }
     hits.sort_by(|a, b| {
         let (a_score, b_score) = (a.score.unwrap_or(0.0), b.score.unwrap_or(0.0));

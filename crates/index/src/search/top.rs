@@ -4,11 +4,12 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use tantivy::query::{EnableScoring, Query, Scorer, Weight};
+use tantivy::query::{EnableScoring, Query, Weight};
 use tantivy::{COLLECT_BLOCK_BUFFER_LEN, DocSet as _, Searcher, TERMINATED};
 
 use super::failure::internal;
 use super::limits::{Count, Limits};
+use super::rescore::score_of;
 use super::result::Hit;
 use crate::error::Error;
 
@@ -86,7 +87,8 @@ pub(super) fn by_score(
                     count.terminated_early = true;
                 }
                 if score > threshold(&best, limits.window, true, rounded) {
-                    let score = shown.as_mut().map_or(score, |shown| score_of(shown, doc, score));
+                    let second = shown.as_mut().and_then(|shown| score_of(shown, doc));
+                    let score = second.unwrap_or(score);
                     best.push(Entry { score, address: (segment, doc) });
                     if best.len() > limits.window {
                         best.pop();
@@ -117,14 +119,6 @@ fn threshold(best: &BinaryHeap<Entry>, window: usize, is_counted: bool, rounded:
         return f32::MIN;
     }
     best.peek().map_or(f32::MAX, |worst| worst.score - worst.score.abs() * rounded)
-}
-
-/// What a scorer says of a document, each after the one before; another score where it does not match.
-fn score_of(scorer: &mut Box<dyn Scorer>, doc: u32, otherwise: f32) -> f32 {
-    if scorer.doc() < doc {
-        scorer.seek(doc);
-    }
-    if scorer.doc() == doc { scorer.score() } else { otherwise }
 }
 
 /// The first hits in the order of documents, after `limits.after` where it is given.
