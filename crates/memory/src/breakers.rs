@@ -557,6 +557,9 @@ impl Question {
                 }
                 None => {
                     let Some(asker) = asker else { return Verdict::Refused };
+                    if self.is_kept_alone(bytes) {
+                        return Verdict::Wait;
+                    }
                     let grows = asking.is_some_and(|it| it.held >= self.victim_min);
                     if grows {
                         let trip = trip.unwrap_or_else(|| self.trip(&open, wanted, bytes));
@@ -567,6 +570,14 @@ impl Question {
             }
         }
         Verdict::Wait
+    }
+
+    /// Whether there would be room if the allocator gave back what nobody holds: it is asked to every now and then.
+    fn is_kept_alone(&self, bytes: u64) -> bool {
+        let told = u64::try_from(TOLD.load(Relaxed)).unwrap_or(0);
+        let held = told.saturating_add(NATIVE.load(Relaxed));
+        let wanted = held.saturating_add(bytes).saturating_add(self.reserve);
+        self.which == Which::Parent && wanted <= self.limit
     }
 
     fn tell(&self, account: &Account, mut trip: Trip) {
@@ -633,6 +644,11 @@ pub fn is_parent_full(bytes: usize) -> bool {
     }
 }
 
+/// Has those that hold most give memory back, for whoever is about to find [`is_parent_full`] again.
+pub fn call_for_room() {
+    nudge();
+}
+
 /// How much is held of what may be, thousandths: of the parent's limit or the requests', whichever
 /// is nearer. By the last look.
 #[must_use]
@@ -646,13 +662,13 @@ pub fn debt_permille() -> u32 {
 #[must_use]
 pub fn parent_trip(label: &str) -> Trip {
     count(Which::Parent);
-    // What it may have come to since the kernel was asked is what it is refused for.
-    let bytes_wanted = state(|state| read(state, READING_AGE_MAX).now());
+    let (limit, used) = (settings().total.bytes(), used(Which::Parent));
     Trip {
         breaker: Which::Parent.name(),
         label: label.to_owned(),
-        bytes_wanted,
-        bytes_limit: settings().total.bytes(),
+        // Others may have given some back since it was refused.
+        bytes_wanted: used.max(limit.saturating_add(1)),
+        bytes_limit: limit,
         bytes_new: 0,
         largest: largest_open(),
         is_transient: is_transient(),

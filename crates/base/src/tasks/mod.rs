@@ -215,11 +215,12 @@ impl Tasks {
         Spawned(told)
     }
 
-    /// Threads for work that blocks, at most so many of this name, at least 1.
+    /// Threads for work that blocks, at most so many of this name, at least 1; one that has had nothing to do for
+    /// `idle_max` ends.
     #[must_use]
-    pub fn pool(&self, name: &str, threads_max: usize) -> Pool {
+    pub fn pool(&self, name: &str, threads_max: usize, idle_max: Duration) -> Pool {
         match &self.0 {
-            Kind::Machine => Pool::of_threads(name, threads_max),
+            Kind::Machine => Pool::of_threads(name, threads_max, idle_max),
             Kind::Simulated(_) => Pool::simulated(),
         }
     }

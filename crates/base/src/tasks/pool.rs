@@ -1,10 +1,12 @@
 //! Threads for work of one kind that blocks: no more than so many, whoever asks for it. What has none waits in the
 //! order in which it was asked for.
 
+use std::time::Duration;
+
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// Such threads. They begin as they are needed, and end when they have had nothing to do for ten seconds. Dropped,
+/// Such threads. They begin as they are needed, and end when they have had nothing to do for a while. Dropped,
 /// what they do goes on by itself, and what waits for one is given up.
 pub struct Pool {
     /// None of a simulation, where nothing blocks. Nobody runs it: it has threads that block alone.
@@ -17,10 +19,11 @@ impl Pool {
         Self { runtime: None }
     }
 
-    /// At most so many of this name, at least 1.
-    pub(super) fn of_threads(name: &str, threads_max: usize) -> Self {
+    /// At most so many of this name, at least 1, and how long one stays with nothing to do.
+    pub(super) fn of_threads(name: &str, threads_max: usize, idle_max: Duration) -> Self {
         let mut builder = Builder::new_current_thread();
         builder.thread_name(name).max_blocking_threads(threads_max.max(1));
+        builder.thread_keep_alive(idle_max);
         let runtime = builder.build().expect("it opens nothing: it has no clock and no network");
         Self { runtime: Some(runtime) }
     }
@@ -69,7 +72,7 @@ mod tests {
 
     #[test]
     fn no_more_threads_work_than_there_may_be_and_those_side_by_side() {
-        let pool = Arc::new(Pool::of_threads("test", 2));
+        let pool = Arc::new(Pool::of_threads("test", 2, Duration::MAX));
         let (both, threads) = (Arc::new(Barrier::new(2)), 6);
         let asked = (0..threads).map(|_| {
             let (pool, both) = (Arc::clone(&pool), Arc::clone(&both));
@@ -90,7 +93,7 @@ mod tests {
 
     #[test]
     fn what_nobody_waits_for_any_more_is_not_begun() {
-        let pool = Pool::of_threads("test", 1);
+        let pool = Pool::of_threads("test", 1, Duration::MAX);
         let (goes_on, begun) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
         let waits = Arc::clone(&goes_on);
         let mut first = Box::pin(pool.run(move || waits.wait()));
@@ -111,7 +114,7 @@ mod tests {
 
     #[test]
     fn work_that_panics_is_lost_and_no_other() {
-        let pool = Pool::of_threads("test", 1);
+        let pool = Pool::of_threads("test", 1, Duration::MAX);
         assert_eq!(parked::run(pool.run(|| assert!(thread::panicking(), "no"))), None);
         assert_eq!(parked::run(pool.run(|| 1)), Some(1));
     }

@@ -24,6 +24,12 @@ const THREADS_MAX: usize = 64;
 /// copies of it.
 const OTHERS_A_LARGE: usize = 2;
 
+/// How long a thread stays with nothing to do.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// What a thread allocated and others free stays its own, for its next read, until it ends: tens of megabytes of those
+/// that read much.
+const LARGE_IDLE_MAX: Duration = Duration::from_millis(50);
+
 /// What a read looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
@@ -67,9 +73,9 @@ impl FileReads {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let threads = (THREADS_A_PROCESSOR * processors).clamp(THREADS_MIN, THREADS_MAX);
         Self {
-            few: tasks.pool("read-few", threads),
-            many: tasks.pool("read-many", threads),
-            large: tasks.pool("read-large", threads / OTHERS_A_LARGE),
+            few: tasks.pool("read-few", threads, IDLE_MAX),
+            many: tasks.pool("read-many", threads, IDLE_MAX),
+            large: tasks.pool("read-large", threads / OTHERS_A_LARGE, LARGE_IDLE_MAX),
             time: time.clone(),
             turn: Mutex::default(),
         }

@@ -325,6 +325,7 @@ fn after_values(
             }
             BoundBy::Text { .. } => match value {
                 Value::Null => SortValue::Null,
+                Value::Array(_) | Value::Object(_) => return Err(wrong()),
                 other => SortValue::Text(as_text(other)),
             },
         });

@@ -67,6 +67,8 @@ pub struct Connection {
     /// How many of them may run together, by the size of recent replies.
     run_max: usize,
     read_bytes: usize,
+    /// When a write was refused last because there is no memory.
+    refused_at: Option<Instant>,
     last_command: Option<usize>,
     /// Commands answered before it logged in.
     answered_stranger: u32,
@@ -101,6 +103,7 @@ impl Connection {
             row_replies: Vec::new(),
             run_max: dispatch::RUN_COMMANDS_FIRST,
             read_bytes: READ_BYTES_MIN,
+            refused_at: None,
             last_command: None,
             answered_stranger: 0,
             stranger_since: None,
