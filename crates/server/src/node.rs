@@ -66,6 +66,8 @@ pub struct Shared {
     pub usage: Usage,
     /// What Prometheus reads.
     pub metrics: Metrics,
+    /// The machine's time, or the simulation's.
+    pub time: Time,
     /// When it started.
     pub started: Instant,
     /// When it started, in seconds since 1970.
@@ -101,6 +103,7 @@ impl Shared {
             settings,
             usage: Usage::default(),
             metrics,
+            time: time.clone(),
             started: Instant::now(),
             started_s: unix_time().as_secs(),
             run_id: random_hex(40),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_cluster::{ReadLevel, Request};
-use plimsoll_memory::breakers::{WAIT_STEP, call_for_room, is_parent_full, parent_trip};
+use plimsoll_memory::breakers::parent_trip;
 use plimsoll_storage::{
     Argv, ErrorKind, ErrorReply, Reply,
     command::{
@@ -19,6 +19,7 @@ use tracing::{Instrument as _, field};
 
 use super::{
     Connection, End, OUTPUT_BYTES_HIGH, permission,
+    room::Room,
     state::{Queued, Replies, no_auth},
 };
 use crate::{
@@ -44,9 +45,6 @@ const READ_LEVELS: [(&str, ReadLevel); 3] = [
     ("session", ReadLevel::Session),
     ("eventual", ReadLevel::Eventual),
 ];
-/// How long a write waits for others to give memory back, and for how long after one that did in vain none does.
-const WRITE_PATIENCE: Duration = Duration::from_millis(200);
-const IN_VAIN_TIME: Duration = Duration::from_secs(1);
 /// The longest DEBUG SLEEP.
 const SLEEP_MAX: Duration = Duration::from_secs(600);
 
@@ -86,9 +84,14 @@ impl Connection {
             self.state.refuse(Some(entry), error);
             return Ok(());
         }
-        if entry.spec.grows && is_parent_full(argv.bytes_len()) {
+        if entry.spec.grows && Room::is_missing(argv.bytes_len()) {
             self.run_rows().await?;
-            if !self.room_comes(argv.bytes_len()).await? {
+            let comes = tokio::select! {
+                biased;
+                () = self.state.client.killed() => return Err(End::Killed),
+                comes = self.room.comes(argv.bytes_len()) => comes,
+            };
+            if !comes {
                 let trip = parent_trip(entry.spec.name).to_string();
                 let error = ErrorReply::new(ErrorKind::OutOfMemory, trip);
                 self.state.refuse(Some(entry), error);
@@ -146,29 +149,6 @@ impl Connection {
             () = self.state.shared.clients.pass_pause(writes) => Ok(()),
             () = self.state.client.killed() => Err(End::Killed),
         }
-    }
-
-    /// Whether there is room for a write before its patience is over: whoever holds most is told to give way. Those
-    /// that follow one in vain do not wait.
-    async fn room_comes(&mut self, bytes: usize) -> Result<bool, End> {
-        let began = Instant::now();
-        let is_in_vain = |at: Instant| began.duration_since(at) < IN_VAIN_TIME;
-        if self.refused_at.is_some_and(is_in_vain) {
-            return Ok(false);
-        }
-        while began.elapsed() < WRITE_PATIENCE {
-            call_for_room();
-            tokio::select! {
-                biased;
-                () = self.state.client.killed() => return Err(End::Killed),
-                () = async { tokio::time::sleep(WAIT_STEP).await } => {}
-            }
-            if !is_parent_full(bytes) {
-                return Ok(true);
-            }
-        }
-        self.refused_at = Some(Instant::now());
-        Ok(false)
     }
 
     /// A COPY to the database that is selected is one without it.

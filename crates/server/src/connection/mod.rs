@@ -6,6 +6,7 @@
 
 mod dispatch;
 pub mod permission;
+mod room;
 pub mod state;
 pub mod transaction;
 
@@ -21,6 +22,7 @@ use plimsoll_storage::{Argv, ErrorKind, ErrorReply, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, sleep_until};
 
+use self::room::Room;
 use self::state::ConnectionState;
 use crate::{
     clients::{Client, Noted},
@@ -67,8 +69,7 @@ pub struct Connection {
     /// How many of them may run together, by the size of recent replies.
     run_max: usize,
     read_bytes: usize,
-    /// When a write was refused last because there is no memory.
-    refused_at: Option<Instant>,
+    room: Room,
     last_command: Option<usize>,
     /// Commands answered before it logged in.
     answered_stranger: u32,
@@ -90,6 +91,7 @@ impl Connection {
     pub fn new(stream: Stream, shared: Arc<Shared>, client: Arc<Client>) -> Self {
         let session = shared.coordinator.session();
         let held = Held::new(Arc::clone(&shared.in_flight));
+        let room = Room::new(shared.time.clone());
         Self {
             stream,
             state: ConnectionState::new(shared, client),
@@ -103,7 +105,7 @@ impl Connection {
             row_replies: Vec::new(),
             run_max: dispatch::RUN_COMMANDS_FIRST,
             read_bytes: READ_BYTES_MIN,
-            refused_at: None,
+            room,
             last_command: None,
             answered_stranger: 0,
             stranger_since: None,
