@@ -196,7 +196,7 @@ def absence(tmp_path, kind, away, delays, replicas):
                 # with them, or others have them now.
                 told = "".join(gone[0].output)
                 ways = ["which must be opened anew", "the copy is made anew", "a log group is taken up"]
-                ways.append("the copy is no longer here")
+                ways += ["the copy is no longer here", "this node must be opened anew"]
                 assert any(way in told for way in ways), told
             if replicas:
                 cluster.await_equal_copies()
