@@ -27,14 +27,15 @@ build: ## build the binary
 test: ## format, clippy, unit and property tests, tidy, end-to-end tests
 	@scripts/test.sh
 
-bench-redis: build ## GET and SET beside redis-server (ARGS="--laps 5 --json out.json")
-	@scripts/deps.sh test && python3 scripts/bench_redis.py $(ARGS)
+bench-redis: ## GET and SET beside redis-server and bare servers (ARGS="--laps 5 --json out.json")
+	@scripts/deps.sh test && . scripts/env.sh && build_whole
+	@python3 scripts/bench_redis.py --bare $$CARGO_TARGET_DIR/release/examples/bare_rows $(ARGS)
 
 bench-rows: ## reads through RESP beside the same reads in-process on raw RocksDB
 	@scripts/deps.sh test && . scripts/env.sh && build_whole
 	@python3 scripts/bench_rows.py $$CARGO_TARGET_DIR/release/examples/raw_reads $(ARGS)
 
-bench-ycsb: ## YCSB's workloads on hashes beside redis-server, Valkey and a bare server (ARGS="--laps 3", ARGS=--sustained)
+bench-ycsb: ## YCSB's workloads on hashes beside redis-server, Valkey and bare servers (ARGS="--laps 3", ARGS=--sustained)
 	@scripts/deps.sh test && . scripts/env.sh && build_whole
 	@python3 scripts/bench_ycsb.py $$CARGO_TARGET_DIR/release/examples/bare_rows $(ARGS)
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """GET and SET through redis-benchmark, Plimsoll beside Debian's redis-server, in interleaved laps.
 
-    scripts/bench_redis.py [--laps 5] [--seconds 2] [--json FILE] [--folder DIR]
+    scripts/bench_redis.py [--bare BARE] [--laps 5] [--seconds 2] [--json FILE] [--folder DIR]
 
-Arms: Plimsoll (log.durability=request), redis-server with appendfsync everysec and always. Every lap
+Arms: Plimsoll (log.durability=request), redis-server with appendfsync everysec and always, and with BARE
+(the example `bare_rows`) what has to be done in any design, rows in memory and in RocksDB. Every lap
 runs each arm once per workload, in an order that rotates, so that a slow minute hits all of them.
 Printed: medians with their spread, ratios of Plimsoll to each Redis arm paired by lap, CPU seconds
 per million operations of the whole server process, idle memory, fsyncs per second (counted by
@@ -58,6 +59,15 @@ def redis(sync):
 
 
 ARMS = {"plimsoll": plimsoll, "redis everysec": redis("everysec"), "redis always": redis("always")}
+
+
+def bare_arms(bare):
+    """The example `bare_rows` with rows in memory and with rows in RocksDB."""
+    return {
+        "bare": lambda port, data: [bare, str(port), f"{data}/log"],
+        "bare rocksdb": lambda port, data: [bare, str(port), f"{data}/log", f"{data}/rows"],
+    }
+
 
 
 def free_ports(count):
@@ -201,7 +211,7 @@ def table(result):
             got = rates(*key, arm)
             cells += f"{statistics.median(got):>13,.0f} ({min(got) / 1000:.0f}-{max(got) / 1000:.0f}k)".rjust(26)
         ours = rates(*key, "plimsoll")
-        ratios = [statistics.median(a / b for a, b in zip(ours, rates(*key, arm))) for arm in list(ARMS)[1:]]
+        ratios = [statistics.median(a / b for a, b in zip(ours, rates(*key, f"redis {sync}"))) for sync in ("everysec", "always")]
         print(f"{command.upper()} {size} B, pipeline {pipeline:<6}".ljust(26) + cells + f"{ratios[0]:>13.2f}{ratios[1]:>11.2f}")
     print("\nCPU seconds per million operations (whole server) and p99 in ms, 100 B:")
     for pipeline, command in itertools.product(PIPELINES, COMMANDS):
@@ -223,7 +233,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=2, help="how long one run should take")
     parser.add_argument("--json", help="also write everything measured to this file")
     parser.add_argument("--folder", help="where the servers keep their data (default: the system's temporary folder)")
+    parser.add_argument("--bare", help="the example bare_rows: two more arms")
     args = parser.parse_args()
+    if args.bare:
+        ARMS.update(bare_arms(args.bare))
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         result = run_laps(args, folder)
         result["syncs"] = {arm: count_syncs(arm, folder) for arm in ARMS}

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""YCSB's workloads on hashes, one node of Plimsoll beside Redis, Valkey and a bare server, in interleaved laps.
+"""YCSB's workloads on hashes, one node of Plimsoll beside Redis, Valkey and bare servers, in interleaved laps.
 
     scripts/bench_ycsb.py BARE [--laps 5] [--seconds 6] [--only a,c] [--sustained] [--json FILE] [--folder DIR]
 
 YCSB 0.17.0 through ycsb/Rows.java (Jedis, one connection a thread): 24 threads, 50,000 records of one field of 1 KB,
 keys by YCSB's own distributions. Arms: Plimsoll with its defaults, redis-server and, where its wheel installs,
-valkey-server with appendfsync always, and BARE, the example `bare_rows`: what has to be done in any design. Every lap
-runs each arm once per workload, in an order that rotates. Printed: medians of the rate, of processor time an operation
+valkey-server with appendfsync always, and BARE, the example `bare_rows`: what has to be done in any design, its rows in
+memory (`bare`) and in RocksDB (`bare rocksdb`). Every lap runs each arm once per workload, in an order that rotates. Printed: medians of the rate, of processor time an operation
 (of the whole server process), of p50, p99 and p99.9 of reads and of writes, and ratios to Redis paired by lap.
 
-`--sustained` instead loads 3,000,000 records and then makes 5,000,000 uniform updates, once for each arm; the bare
-server has no store for that and is left out. Workload E wants sorted sets, and is left out as long as there are none.
+`--sustained` instead loads 3,000,000 records and then makes 5,000,000 uniform updates, once for each arm; bare servers
+keep their whole log, so that their disk is none to hold others' against. Workload E wants sorted sets, and is left out
+as long as there are none.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import zipfile
 
-from bench_redis import Server, fdatasync_ms, plimsoll, redis
+from bench_redis import Server, bare_arms, fdatasync_ms, plimsoll, redis
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("PLIMSOLL_CACHE", pathlib.Path.home() / ".cache/plimsoll"))
@@ -78,8 +79,7 @@ def arms(bare):
         found["valkey"] = lambda port, data: [str(valkey), *redis("always")(port, data)[1:]]
     else:
         print(f"{VALKEY} does not install here: left out")
-    found["bare"] = lambda port, data: [bare, str(port), f"{data}/log"]
-    return found
+    return found | bare_arms(bare)
 
 
 def disk_mib(server):
@@ -147,7 +147,7 @@ def run_laps(args, commands, classes, folder):
             run(lap, name, properties)
         if "a" in chosen:
             # What every arm can do, so that latencies may be held against each other.
-            target = int(0.6 * min(statistics.median(rates["a", arm]) for arm in servers if arm != "bare"))
+            target = int(0.6 * min(statistics.median(rates["a", arm]) for arm in servers if "bare" not in arm))
             run(lap, "a at one rate", WORKLOADS["a"] | {"target": target})
         print(f"lap {lap + 1} of {args.laps} done", flush=True)
     memory = {arm: server.resident_mib() for arm, server in servers.items()}
@@ -159,8 +159,6 @@ def run_laps(args, commands, classes, folder):
 def run_sustained(args, commands, classes, folder):
     laps = []
     for arm, command in commands.items():
-        if arm == "bare":
-            continue
         server = Server(arm, command, folder)
         limits = {"recordcount": args.records, "operationcount": args.updates, "requestdistribution": "uniform"}
         for name, phase, properties in (("load", "-load", {}), ("updates", "-t", WORKLOADS["writes"])):

@@ -57,8 +57,12 @@ pub fn in_its_own(request: &SearchRequest, partition: usize, hit: &mut Hit) {
 /// 400, as for any request that cannot be read.
 pub fn asked_of(request: &SearchRequest, partition: usize) -> Result<Option<SearchRequest>, Error> {
     let Some(after) = &request.search_after else { return Ok(None) };
+    let mut places = places(request).peekable();
+    if places.peek().is_none() {
+        return Ok(None);
+    }
     let mut own = after.clone();
-    for at in places(request) {
+    for at in places {
         let Some(value) = own.get_mut(at) else { continue };
         // The partition says what is wrong with one that is no number.
         let Some(number) = value.as_i64() else { return Ok(None) };

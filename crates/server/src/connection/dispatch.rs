@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_cluster::{ReadLevel, Request};
-use plimsoll_memory::breakers::parent_trip;
+use plimsoll_memory::breakers::{is_parent_full, parent_trip};
 use plimsoll_storage::{
     Argv, ErrorKind, ErrorReply, Reply,
     command::{
@@ -19,7 +19,6 @@ use tracing::{Instrument as _, field};
 
 use super::{
     Connection, End, OUTPUT_BYTES_HIGH, permission,
-    room::Room,
     state::{Queued, Replies, no_auth},
 };
 use crate::{
@@ -84,7 +83,7 @@ impl Connection {
             self.state.refuse(Some(entry), error);
             return Ok(());
         }
-        if entry.spec.grows && Room::is_missing(argv.bytes_len()) {
+        if entry.spec.grows && is_parent_full(argv.bytes_len()) {
             self.run_rows().await?;
             let comes = tokio::select! {
                 biased;

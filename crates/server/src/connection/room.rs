@@ -25,11 +25,6 @@ impl Room {
         Self { time, refused_at: None }
     }
 
-    /// Whether there is none for so many bytes now.
-    pub(super) fn is_missing(bytes: usize) -> bool {
-        is_parent_full(bytes)
-    }
-
     /// Whether there is some before the write's patience is over.
     pub(super) async fn comes(&mut self, bytes: usize) -> bool {
         let began = self.time.now();
@@ -39,7 +34,7 @@ impl Room {
         while self.time.now().since(began) < PATIENCE {
             call_for_room();
             self.time.sleep(WAIT_STEP).await;
-            if !Self::is_missing(bytes) {
+            if !is_parent_full(bytes) {
                 return true;
             }
         }

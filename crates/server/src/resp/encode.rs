@@ -283,7 +283,8 @@ mod tests {
                 loop {
                     let mut out = BytesMut::new();
                     let has_more = pieces.write(&mut out, high);
-                    // A value that is no longer than that comes as a whole.
+                    // One long value at most goes beyond it, and none that is longer than it.
+                    assert!(out.len() < high + 110, "{high}: {}", out.len());
                     assert!(out.len() < 2 * high + DIGITS_MAX + 8, "{high}: {}", out.len());
                     joined.push_str(std::str::from_utf8(&out).unwrap());
                     if !has_more {

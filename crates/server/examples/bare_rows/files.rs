@@ -1,0 +1,105 @@
+//! Rows in RocksDB, with the options of a partition and without a WAL: what waited for one sync is one batch. A write
+//! looks at nothing, so its reply does not say whether the row was new; that is the least, not what Redis answers.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use plimsoll_storage::partition::{StoreOptions, rocksdb_options};
+use plimsoll_storage::{Argv, ErrorReply, Reply};
+use rust_rocksdb::{DB, Direction, Error, IteratorMode, WriteBatch, WriteOptions};
+
+use super::{Rows, key_of, names_in, pairs_in, unknown};
+
+/// Between a key and the name of a field: no key of YCSB's or of redis-benchmark's has it.
+const APART: u8 = 0;
+
+pub struct Files(DB);
+
+impl Files {
+    /// # Errors
+    /// RocksDB does not open the folder.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        DB::open(&rocksdb_options(StoreOptions::default()), folder).map(Self)
+    }
+
+    fn get(&self, key: &[u8]) -> Reply {
+        match self.0.get(key) {
+            Ok(value) => value.map_or(Reply::Nil, |value| Reply::Bulk(value.into())),
+            Err(error) => Reply::Error(ErrorReply::err(error.to_string())),
+        }
+    }
+
+    /// All fields of a key, or why they cannot be read.
+    fn fields(&self, key: &[u8]) -> Result<Vec<(Bytes, Bytes)>, Error> {
+        let first = field(key, &[]);
+        let rows = self.0.iterator(IteratorMode::From(&first, Direction::Forward));
+        let of_key =
+            rows.take_while(|row| row.as_ref().map_or(true, |(at, _)| at.starts_with(&first)));
+        of_key
+            .map(|row| {
+                row.map(|(at, value)| (Bytes::copy_from_slice(&at[first.len()..]), value.into()))
+            })
+            .collect()
+    }
+
+    fn put(&self, batch: &mut WriteBatch, argv: &Argv) -> Reply {
+        let key = key_of(argv);
+        let part = |at: usize| argv.get(at).unwrap_or_default();
+        match &*argv.name().to_ascii_uppercase() {
+            b"SET" => {
+                batch.put(&key, part(2));
+                Reply::OK
+            }
+            b"HSET" => {
+                pairs_in(argv).for_each(|at| batch.put(field(&key, part(at)), part(at + 1)));
+                Reply::Integer(1)
+            }
+            b"DEL" => {
+                batch.delete(&key);
+                for (name, _) in self.fields(&key).unwrap_or_default() {
+                    batch.delete(field(&key, &name));
+                }
+                Reply::Integer(1)
+            }
+            _ => self.read(argv),
+        }
+    }
+}
+
+fn field(key: &[u8], name: &[u8]) -> Vec<u8> {
+    [key, &[APART], name].concat()
+}
+
+impl Rows for Files {
+    fn read(&self, argv: &Argv) -> Reply {
+        let key = key_of(argv);
+        match &*argv.name().to_ascii_uppercase() {
+            b"GET" => self.get(&key),
+            b"HMGET" => {
+                Reply::Array(names_in(argv).map(|name| self.get(&field(&key, name))).collect())
+            }
+            b"HGETALL" => match self.fields(&key) {
+                Ok(fields) => {
+                    let pair = |(name, value)| (Reply::Bulk(name), Reply::Bulk(value));
+                    Reply::Map(fields.into_iter().map(pair).collect())
+                }
+                Err(error) => Reply::Error(ErrorReply::err(error.to_string())),
+            },
+            _ => unknown(),
+        }
+    }
+
+    fn write_all<'a>(&self, commands: impl Iterator<Item = &'a Argv>) -> Vec<Reply> {
+        let mut batch = WriteBatch::default();
+        let replies: Vec<_> = commands.map(|argv| self.put(&mut batch, argv)).collect();
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        match self.0.write_opt(&batch, &options) {
+            Ok(()) => replies,
+            Err(error) => {
+                let refusal = Reply::Error(ErrorReply::err(error.to_string()));
+                replies.iter().map(|_| refusal.clone()).collect()
+            }
+        }
+    }
+}
