@@ -1,5 +1,5 @@
-//! Rows in RocksDB, with the options of a partition and without a WAL: what waited for one sync is one batch. A write
-//! looks at nothing, so its reply does not say whether the row was new; that is the least, not what Redis answers.
+//! Rows in RocksDB, with the options of a partition and without a WAL: what waited for one sync is one batch. HSET
+//! looks whether its fields are there, because its reply says so; SET and DEL look at nothing.
 
 use std::path::Path;
 
@@ -51,8 +51,13 @@ impl Files {
                 Reply::OK
             }
             b"HSET" => {
-                pairs_in(argv).for_each(|at| batch.put(field(&key, part(at)), part(at + 1)));
-                Reply::Integer(1)
+                let mut new = 0;
+                for at in pairs_in(argv) {
+                    let name = field(&key, part(at));
+                    new += i64::from(!matches!(self.0.get_pinned(&name), Ok(Some(_))));
+                    batch.put(name, part(at + 1));
+                }
+                Reply::Integer(new)
             }
             b"DEL" => {
                 batch.delete(&key);
