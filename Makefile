@@ -3,7 +3,7 @@ SHELL := /bin/bash
 # The chores of the tree. Everything is built in one place and with one profile (release), so that
 # running, testing and linting share what they compile. RocksDB is compiled once per machine.
 
-export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
+export CARGO_TARGET_DIR ?= $(or $(PLIMSOLL_CACHE),$(HOME)/.cache/plimsoll)/target
 export DATA RESP HTTP RPC LOG ARGS TLS SEEDS FROM
 
 .DEFAULT_GOAL := help
