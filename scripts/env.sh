@@ -17,13 +17,13 @@ use_rocksdb() {
 whole=(--release --locked --workspace --bins --examples)
 # Without what a node has no part in, which costs more than a minute: for the first answer. Neither gives another
 # package a feature, so that nothing of this is compiled again for the whole.
-node=("${whole[@]}" --exclude plimsoll-simulation --exclude xtask)
+node_only=("${whole[@]}" --exclude plimsoll-simulation --exclude xtask)
 
 # Nothing to build where PLIMSOLL_BIN names a binary.
 build_plimsoll() {
   [ -n "${PLIMSOLL_BIN:-}" ] && return
   use_rocksdb || return 1
-  (cd "$root" && cargo build "${node[@]}")
+  (cd "$root" && cargo build "${node_only[@]}")
 }
 
 # Also the programs that benchmarks ask servers with, which no PLIMSOLL_BIN has.
