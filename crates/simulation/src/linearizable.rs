@@ -79,7 +79,12 @@ impl Action {
 pub fn judge(operations: &[Operation]) -> Verdict {
     let mut order: Vec<&Operation> = operations.iter().collect();
     order.sort_by_key(|it| it.called);
-    let mut search = Search { operations: order, seen: HashSet::new() };
+    let is_twin = |a: &Operation, b: &Operation| {
+        a.answered.is_none() && b.answered.is_none() && a.action == b.action
+    };
+    let twin_of = |at: usize| order[..at].iter().rposition(|it| is_twin(it, order[at]));
+    let twins = (0..order.len()).map(twin_of).collect();
+    let mut search = Search { operations: order, twins, seen: HashSet::new() };
     let open = search.operations.iter().filter(|it| it.answered.is_some()).count();
     let mut taken = vec![0; search.operations.len().div_ceil(64)];
     match search.find(&mut taken, None, open) {
@@ -92,6 +97,9 @@ pub fn judge(operations: &[Operation]) -> Verdict {
 struct Search<'a> {
     /// In the order of their calls.
     operations: Vec<&'a Operation>,
+    /// The one called last before each that asks for the same, both without an answer. An order that has the later one
+    /// before or without the other is an order still where they change places: only the others are tried.
+    twins: Vec<Option<usize>>,
     /// What was tried: the operations taken, and the value then.
     seen: HashSet<(Vec<u64>, Option<u64>)>,
 }
@@ -117,7 +125,7 @@ impl Search<'_> {
             if end.is_some_and(|end| operation.called > end) {
                 break;
             }
-            if is_taken(taken, at) {
+            if is_taken(taken, at) || self.twins[at].is_some_and(|twin| !is_taken(taken, twin)) {
                 continue;
             }
             let (next, answer) = operation.action.apply(value);
@@ -177,6 +185,19 @@ mod tests {
         assert_eq!(judge(&twice), Verdict::Violated);
         let late = [lost, get(None, 1, 2), set(2, 3, 4), get(Some(1), 9, 10)];
         assert_eq!(judge(&late), Verdict::Linearizable);
+    }
+
+    #[test]
+    fn many_without_an_answer_that_ask_for_the_same_are_decided() {
+        let lost = (0..40).map(|at| match at % 2 {
+            0 => operation(Action::Increment, at, None),
+            _ => operation(Action::Delete, at, None),
+        });
+        let seen = |value| lost.clone().chain([get(value, 50, 51)]).collect::<Vec<_>>();
+        assert_eq!(judge(&seen(Some(20))), Verdict::Linearizable);
+        assert_eq!(judge(&seen(Some(21))), Verdict::Violated);
+        let early = lost.clone().chain([get(Some(6), 10, 11), get(Some(21), 50, 51)]);
+        assert_eq!(judge(&early.collect::<Vec<_>>()), Verdict::Violated);
     }
 
     #[test]
