@@ -257,7 +257,10 @@ fn files_of_what_was_moved_do_not_pile_up() {
             append(&log, 0, vec![0x77; 1 << 20]).unwrap();
         }
         // More records than are moved without being asked for are left in the files.
-        let last = (0..40).map(|_| append(&log, 0, vec![round; 100]).unwrap()).last().unwrap();
+        let mut last = Lsn(0);
+        for _ in 0..40 {
+            last = append(&log, 0, vec![round; 100]).unwrap();
+        }
         log.trim(GroupId(0), Lsn(last.0 - 40)).unwrap();
     };
     let mut held = Vec::new();
