@@ -21,15 +21,16 @@ node_only=("${whole[@]}" --exclude plimsoll-simulation --exclude xtask)
 
 # Nothing to build where PLIMSOLL_BIN names a binary.
 build_plimsoll() {
-  [ -n "${PLIMSOLL_BIN:-}" ] && return
-  use_rocksdb || return 1
-  (cd "$root" && cargo build "${node_only[@]}")
+  [ -n "${PLIMSOLL_BIN:-}" ] || compile "${node_only[@]}"
 }
 
 # Also the programs that benchmarks ask servers with, which no PLIMSOLL_BIN has.
 build_whole() {
-  use_rocksdb || return 1
-  (cd "$root" && cargo build "${whole[@]}")
+  compile "${whole[@]}"
+}
+
+compile() { # cargo's arguments...
+  use_rocksdb && (cd "$root" && cargo build "$@")
 }
 
 # Builds in a folder with further arguments, and leaves the binary beside the one that is there, which

@@ -263,7 +263,7 @@ fn files_of_what_was_moved_do_not_pile_up() {
         }
         log.trim(GroupId(0), Lsn(last.0 - 40)).unwrap();
     };
-    let mut held = Vec::new();
+    let (mut held, mut writes) = (Vec::new(), 0);
     for round in 0..12 {
         let before = newest();
         let mut written_at = None;
@@ -271,6 +271,7 @@ fn files_of_what_was_moved_do_not_pile_up() {
             // How much is garbage is an estimate: on a slow disk it may not be due before more is written.
             if written_at.is_none_or(|at: Instant| at.elapsed() > Duration::from_secs(5)) {
                 write(round);
+                writes += 1;
                 written_at = Some(Instant::now());
             }
             newest() != before && files(dir.path()).len() < 4
@@ -278,6 +279,7 @@ fn files_of_what_was_moved_do_not_pile_up() {
         held.push(files_of(dir.path(), "rewrite").len());
     }
     assert!(held.iter().all(|files| *files < 12), "{held:?}");
+    assert!(writes < 18, "put off {} times of 12", writes - 12);
     assert_holds(&log, 1, &quiet);
     drop(log);
     assert_holds(&open(dir.path()), 1, &quiet);

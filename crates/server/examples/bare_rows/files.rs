@@ -1,5 +1,6 @@
 //! Rows in RocksDB, with the options of a partition and without a WAL: what waited for one sync is one batch. HSET
-//! looks whether its fields are there, because its reply says so; SET and DEL look at nothing.
+//! looks whether its fields are there, because its reply says so, though not in the batch that it is in; SET looks at
+//! nothing.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use plimsoll_storage::partition::{StoreOptions, rocksdb_options};
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 use rust_rocksdb::{DB, Direction, Error, IteratorMode, WriteBatch, WriteOptions};
 
-use super::{Rows, key_of, names_in, pairs_in, unknown};
+use super::{Rows, key_of, names_in, of_no_row, pairs_in};
 
 /// Between a key and the name of a field: no key of YCSB's or of redis-benchmark's has it.
 const APART: u8 = 0;
@@ -25,7 +26,7 @@ impl Files {
     fn get(&self, key: &[u8]) -> Reply {
         match self.0.get(key) {
             Ok(value) => value.map_or(Reply::Nil, |value| Reply::Bulk(value.into())),
-            Err(error) => Reply::Error(ErrorReply::err(error.to_string())),
+            Err(error) => refused(&error),
         }
     }
 
@@ -66,9 +67,25 @@ impl Files {
                 }
                 Reply::Integer(1)
             }
-            _ => self.read(argv),
+            // It sees what was asked for before it.
+            _ => match self.write(batch) {
+                Ok(()) => self.read(argv),
+                Err(error) => refused(&error),
+            },
         }
     }
+
+    fn write(&self, batch: &mut WriteBatch) -> Result<(), Error> {
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        self.0.write_opt(&*batch, &options)?;
+        batch.clear();
+        Ok(())
+    }
+}
+
+fn refused(error: &Error) -> Reply {
+    Reply::Error(ErrorReply::err(error.to_string()))
 }
 
 fn field(key: &[u8], name: &[u8]) -> Vec<u8> {
@@ -88,23 +105,18 @@ impl Rows for Files {
                     let pair = |(name, value)| (Reply::Bulk(name), Reply::Bulk(value));
                     Reply::Map(fields.into_iter().map(pair).collect())
                 }
-                Err(error) => Reply::Error(ErrorReply::err(error.to_string())),
+                Err(error) => refused(&error),
             },
-            _ => unknown(),
+            _ => of_no_row(argv),
         }
     }
 
     fn write_all<'a>(&self, commands: impl Iterator<Item = &'a Argv>) -> Vec<Reply> {
         let mut batch = WriteBatch::default();
         let replies: Vec<_> = commands.map(|argv| self.put(&mut batch, argv)).collect();
-        let mut options = WriteOptions::default();
-        options.disable_wal(true);
-        match self.0.write_opt(&batch, &options) {
+        match self.write(&mut batch) {
             Ok(()) => replies,
-            Err(error) => {
-                let refusal = Reply::Error(ErrorReply::err(error.to_string()));
-                replies.iter().map(|_| refusal.clone()).collect()
-            }
+            Err(error) => replies.iter().map(|_| refused(&error)).collect(),
         }
     }
 }

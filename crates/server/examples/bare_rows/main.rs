@@ -1,6 +1,6 @@
 //! The least that a server of durable rows has to do: read requests, parse them, append those that write to one file
 //! with one sync for all that wait, change its rows, answer. It keeps nothing else, replays nothing, never cuts its
-//! file and takes few commands (PING, SET, GET, HSET, HMGET, HGETALL, DEL, DBSIZE): `make bench-ycsb` and `make
+//! file and takes few commands (PING, SET, GET, HSET, HMGET, HGETALL, DEL): `make bench-ycsb` and `make
 //! bench-redis` say by it which part of what a command costs in Plimsoll no design could save. Its rows are in memory,
 //! or with a folder in RocksDB, as those are that may be more than memory. The parser, the writer of replies and the
 //! threads of connections are Plimsoll's own.
@@ -56,8 +56,11 @@ fn names_in(argv: &Argv) -> impl Iterator<Item = &[u8]> {
     argv.iter().skip(2)
 }
 
-fn unknown() -> Reply {
-    Reply::Error(ErrorReply::err("the bare server knows no such command"))
+fn of_no_row(argv: &Argv) -> Reply {
+    match argv.name().eq_ignore_ascii_case(b"PING") {
+        true => Reply::Status("PONG"),
+        false => Reply::Error(ErrorReply::err("the bare server knows no such command")),
+    }
 }
 
 struct Server<R> {
@@ -119,15 +122,12 @@ impl<R: Rows> Server<R> {
     }
 
     async fn answer(&self, commands: &mut Vec<Argv>) -> Vec<Reply> {
-        let is = |argv: &Argv, name: &[u8]| argv.name().eq_ignore_ascii_case(name);
-        let writes = |argv: &Argv| [&b"SET"[..], b"HSET", b"DEL"].iter().any(|name| is(argv, name));
+        let writes = |argv: &Argv| {
+            [&b"SET"[..], b"HSET", b"DEL"].iter().any(|name| argv.name().eq_ignore_ascii_case(name))
+        };
         // Reads behind a write wait for it: a bare server may do without the difference.
         if !commands.iter().any(writes) {
-            let read = |argv: Argv| match is(&argv, b"PING") {
-                true => Reply::Status("PONG"),
-                false => self.rows.read(&argv),
-            };
-            return commands.drain(..).map(read).collect();
+            return commands.drain(..).map(|argv| self.rows.read(&argv)).collect();
         }
         let (done, replies) = oneshot::channel();
         self.queue.lock().push(Waiting { commands: std::mem::take(commands), done });

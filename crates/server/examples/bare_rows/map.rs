@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_storage::{Argv, Reply};
 
-use super::{Rows, key_of, names_in, pairs_in, unknown};
+use super::{Rows, key_of, names_in, of_no_row, pairs_in};
 
 const SHARDS: usize = 64;
 
@@ -77,11 +77,7 @@ impl Rows for Maps {
                 }
                 _ => Reply::Map(Vec::new()),
             },
-            b"DBSIZE" => {
-                let rows = self.0.iter().map(|shard| shard.lock().len()).sum::<usize>();
-                Reply::Integer(rows.try_into().unwrap_or(i64::MAX))
-            }
-            _ => unknown(),
+            _ => of_no_row(argv),
         }
     }
 
